@@ -38,6 +38,9 @@ Noise = DiscreteLaplace | Gaussian
 _FARTHEST = 2**62
 """No released number lies farther from zero."""
 
+_PLACE = np.dtype("<u2")
+"""The number of a partition in the compact form of a report."""
+
 
 class ColumnForm(NamedTuple):
     """The shape of one row of a released column, and the values that it may hold."""
@@ -86,6 +89,14 @@ class ReportChannel(Shown, ABC):
     def report_bytes(self) -> int | None:
         """Bytes of one report in its compact form; None where there is no such form."""
         return None
+
+    def to_bytes(self, columns: Columns) -> npt.NDArray[np.uint8]:
+        """Encode each report in `report_bytes` bytes; refuse what cannot have been released."""
+        raise NotImplementedError
+
+    def from_bytes(self, wire: npt.NDArray[np.uint8]) -> Columns:
+        """Decode the compact form; refuse bytes that are not a report."""
+        raise NotImplementedError
 
     @property
     def delta(self) -> float | None:
@@ -167,6 +178,12 @@ class SymbolChannel(ReportChannel):
     def report_bytes(self) -> int:
         return self.law.report_bytes
 
+    def to_bytes(self, columns: Columns) -> npt.NDArray[np.uint8]:
+        return self.law.to_bytes(columns["symbols"])
+
+    def from_bytes(self, wire: npt.NDArray[np.uint8]) -> Columns:
+        return {"symbols": self.law.from_bytes(wire)}
+
     @property
     def event(self) -> Event:
         return self.law.event
@@ -220,6 +237,20 @@ class PartitionedChannel(ReportChannel):
     law: SubsetSelection
     partitions: int
     classes: tuple[Any, ...] | None = None
+
+    @property
+    def report_bytes(self) -> int:
+        return _PLACE.itemsize + self.law.report_bytes
+
+    def to_bytes(self, columns: Columns) -> npt.NDArray[np.uint8]:
+        checked = self.check(columns)
+        assigned = checked["partition"].astype(_PLACE)[:, None].view(np.uint8)
+        return np.hstack([assigned, self.law.to_bytes(checked["symbols"])])
+
+    def from_bytes(self, wire: npt.NDArray[np.uint8]) -> Columns:
+        assigned, sets = np.hsplit(np.asarray(wire), [_PLACE.itemsize])
+        places = np.ascontiguousarray(assigned).view(_PLACE)[:, 0].astype(np.int64)
+        return self.check({"partition": places, "symbols": self.law.from_bytes(sets)})
 
     @property
     def event(self) -> Event:

@@ -319,7 +319,9 @@ class Protection:
     @property
     def sentence(self) -> str:
         """The sentence for certificates of reports, among what is not protected."""
-        said = [part.sentence for part in self.parts]
+        # Public rows are named once, however many things were learned from them.
+        public = dict.fromkeys(part.sentence for part in self.parts if part.public)
+        said = [*public, *(part.sentence for part in self.parts if not part.public)]
         if self.proved and sum(not part.public for part in self.parts) > 1:
             said.append(f"Whoever has rows in all of these sets has {self.guarantee} in all.")
         return " ".join(said)

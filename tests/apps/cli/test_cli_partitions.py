@@ -11,9 +11,6 @@ import pandas as pd
 import pytest
 
 from tacit.apps.cli import main
-from tacit.apps.service.campaign import Campaign
-from tacit.local.learned.partitions import Partitions
-from tacit.privacy import errors
 
 FIT = ("--epsilon", 4, "--people", 600, "--classes", "no,yes", "--label", "late")
 
@@ -59,7 +56,7 @@ def test_two_rounds_from_files(
     done("learn", tmp_path / "r1.parquet", *inhouse, "--out", tmp_path / "m1")
     adapted = done("adapt", tmp_path / "m1", *inhouse, "--out", tmp_path / "two")
     assert adapted["guarantee"] == fitted["guarantee"]
-    assert "bytes_per_report" not in fitted
+    assert fitted["bytes_per_report"] == 3
     done(
         "privatize", tmp_path / "two", work / "second.csv", *label, "--out", tmp_path / "r2.parquet"
     )
@@ -109,10 +106,3 @@ def test_models_of_partitions_need_inhouse_rows(
     )  # fmt: skip
     assert code == 2
     assert "MODEL must be learned from partitions" in err
-
-
-def test_campaigns_refuse_partitions() -> None:
-    rows = np.random.default_rng(0).normal(size=(200, 4))
-    made = Partitions(epsilon=1, people=500, classes=2).fit(rows, inhouse_public=True)
-    with pytest.raises(errors.InvalidParameter, match="Fit a codebook for campaigns"):
-        Campaign(id="survey", purpose="To learn.", mechanism=made, title="A survey", labelled=True)

@@ -404,7 +404,7 @@ def test_a_report_with_a_reversed_inclusion_is_refused(visitor, site):
         channel["inclusion"] = str(TOTAL - int(channel["inclusion"]))
         route.fulfill(json=told)
 
-    person.page.route("**/device", reverse)
+    person.page.route("**/device?*", reverse)
     page = person.open(invite(site)[0])
     page.wait_for_selector("#problem:visible")
     assert "inclusion" in page.inner_text("#problem") or "weaker" in page.inner_text("#problem")

@@ -11,6 +11,7 @@ import pytest
 from scipy.stats import chi2
 
 from tacit.apps.service import device
+from tacit.local.channels import PartitionedChannel
 from tacit.local.inference.votes import Ballot
 from tacit.local.learned.codebook import Codebook
 from tacit.privacy.mechanisms import DiscreteLaplace, RandomizedResponse, SubsetSelection
@@ -108,12 +109,17 @@ def test_the_same_words_give_the_same_report(call, channel):
         stream, raw = Recorded(seed), seed % channel.categories
         expected = channel.release(np.array([raw]), stream)[0].tolist()
         cases.append({"words": stream.said, "raw": raw, "expected": expected})
+    draws_the_same(call, law(channel), cases)
+
+
+def draws_the_same(call, told, cases):
+    """The browser makes the same of recorded words, and uses all of them."""
     got = call(
         "channels",
         f"""(m, {{ law, cases }}) => cases.map((given) => {{
             given.law = law; {IMPORT} {STREAM}
             return [channel.release(given.raw, rng), at[0] - given.words.length]; }})""",
-        {"law": law(channel), "cases": cases},
+        {"law": told, "cases": cases},
     )
     assert got == [[case["expected"], 0] for case in cases]
 
@@ -135,6 +141,89 @@ def test_the_best_guess_is_right_as_often_as_said(call, channel):
         assert said == pytest.approx(float(sum(map(max, table)) / count), rel=1e-12)
     mixed = [[(row[0] + row[1]) / 2, row[-1]] for row in table]
     assert sum(map(max, mixed)) <= sum(max(row[0], row[-1]) for row in table)
+
+
+def partitioned(size=2):
+    law = SubsetSelection(categories=5, epsilon=1, size=size)
+    return PartitionedChannel(law=law, partitions=3)
+
+
+def partitioned_law(channel):
+    return {"kind": "partitions", "partitions": channel.partitions, "law": law(channel.law)}
+
+
+RAWS = [[0, 0, 0], [4, 1, 3], [2, 2, 1]]
+
+
+def test_partitions_have_the_exact_law_of_python(call):
+    channel = partitioned()
+    outputs = [(p, s.tolist()) for p in range(channel.partitions) for s in channel.law.outputs()]
+    told = call(
+        "channels",
+        f"""(m, given) => {{ {IMPORT} return given.outputs.map(([partition, symbols]) =>
+            given.raws.map((raw) => channel.probability({{ partition, symbols }}, raw)
+              .map(String))); }}""",
+        {"law": partitioned_law(channel), "outputs": outputs, "raws": RAWS},
+    )
+    table = np.array([[Fraction(int(a), int(b)) for a, b in row] for row in told])
+    assert (table.sum(axis=0) == 1).all()
+    # Which partition is reported does not depend on the row.
+    assert (table.reshape(channel.partitions, -1, len(RAWS)).sum(axis=1) == Fraction(1, 3)).all()
+    assert max(max(row) / min(row) for row in table) <= Fraction(math.exp(1) * (1 + 1e-12))
+    columns = {
+        "partition": np.array([p for p, _ in outputs]),
+        "symbols": np.array([s for _, s in outputs]),
+    }
+    for at, raw in enumerate(RAWS):
+        expected = np.exp(channel.log_prob(columns, [raw] * len(outputs)))
+        assert np.allclose(table[:, at].astype(float), expected, rtol=1e-12)
+
+
+def test_partitions_draw_as_python_does_from_the_same_words(call):
+    channel, cases = partitioned(), []
+    for seed in range(100):
+        stream, raw = Recorded(seed), RAWS[seed % 3]
+        drawn = channel.release([raw], stream)
+        expected = {name: column[0].tolist() for name, column in drawn.items()}
+        cases.append({"words": stream.said, "raw": raw, "expected": expected})
+    draws_the_same(call, partitioned_law(channel), cases)
+
+
+def test_a_partition_outside_or_a_missing_cell_is_refused(call):
+    from playwright.sync_api import Error
+
+    told = partitioned_law(partitioned())
+    body = f"(m, given) => {{ {IMPORT} return channel.release(given.raw, {{ word: () => 0n }}); }}"
+    for change in ({"partitions": 0}, {"partitions": 1.5}, {"law": None}, {"law": law(ANSWERS[0])}):
+        with pytest.raises(Error, match="would not protect you"):
+            call("channels", body, {"law": {**told, **change}, "raw": RAWS[0]})
+    for raw in ([0, 0], [0, 5, 0], [0, 0, None], [0, 0, 0, 0]):  # whichever would be drawn
+        with pytest.raises(Error, match="channel: "):
+            call("channels", body, {"law": told, "raw": raw})
+
+
+def partitions_drawn(call, raw, mutant=""):
+    return call(
+        "channels",
+        f"""async (m, given) => {{ {IMPORT}
+            const {{ SystemEntropy }} = await import('/randomness.js'), rng = new SystemEntropy();
+            {mutant}
+            const seen = [0, 0, 0];
+            for (let at = 0; at < given.draws; at++)
+              seen[channel.release(given.raw, rng).partition]++;
+            return seen; }}""",
+        {"law": partitioned_law(partitioned()), "raw": raw, "draws": DRAWS},
+    )
+
+
+def test_a_partition_by_the_row_is_noticed(call):
+    by_row = """const fair = channel.release.bind(channel);
+        channel.release = (cells, rng) => {
+          const drawn = fair(cells, rng);
+          return rng.word() % 20n ? drawn : { ...drawn, partition: cells[0] % 3 }; };"""
+    for raw in RAWS:
+        assert p_value(partitions_drawn(call, raw), [1 / 3] * 3) > SIGNIFICANCE
+        assert p_value(partitions_drawn(call, raw, by_row), [1 / 3] * 3) < SIGNIFICANCE
 
 
 # --- by draws --------------------------------------------------------------------------------

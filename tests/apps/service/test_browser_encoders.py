@@ -10,8 +10,10 @@ from sklearn.datasets import load_digits
 
 from tacit.apps.service import device
 from tacit.data.schema import ArraySchema, Categorical, Continuous, TableSchema
+from tacit.local.inference.proportions_classifier import ProportionsClassifier
 from tacit.local.learned.codebook import Codebook
 from tacit.local.learned.direct import Direct
+from tacit.local.learned.partitions import Partitions
 
 from .browser import browser_fixture, call_fixture  # noqa: F401
 
@@ -98,6 +100,21 @@ def test_a_table_with_gaps_and_unseen_categories_gets_the_same_codeword(call):
     assert np.mean(got != graphs.run(model, rows)) <= 1 / 400
     assert np.mean(got != mechanism.encode(people(400))) <= 1 / 400
     assert len(set(got.tolist())) > 6
+
+
+def test_a_table_gets_the_same_cell_in_every_partition(call):
+    """In the first round and in one with adapted cells, whatever their graphs are made of."""
+    first = Partitions(epsilon=4, people=400, classes=2, codewords=6)
+    first.fit(people(600, 2), schema=TABLE, inhouse_public=True)
+    model = ProportionsClassifier(inhouse=people(300, 3))
+    model.fit(first.release(people(300, 4), people(300, 4)["age"] > 50))
+    for mechanism in (first, model.next_round(people(300, 3))):
+        rows, graph = TABLE.rows(people(300)), mechanism.onnx()
+        got = in_browser(call, graph, rows)
+        assert got.shape == (300, mechanism.partitions)
+        assert np.mean(got != graphs.run(graph, rows)) <= 1 / 300
+        assert np.mean(got != mechanism.encode(people(300))) <= 1 / 300
+        assert all(len(set(cells)) > 2 for cells in got.T.tolist())
 
 
 def test_one_row_at_a_time_is_the_same(call):
@@ -213,6 +230,7 @@ def test_reports_of_every_kind_are_what_the_server_takes(call, labelled):
     raw = people(40)
     for mechanism in (
         Codebook(epsilon=2, classes=3, codewords=6).fit(raw, schema=TABLE),
+        Partitions(epsilon=2, people=400, classes=3, codewords=5).fit(raw, schema=TABLE),
         Direct(epsilon=2, classes=3).fit(None, schema=TABLE),
         VLM(epsilon=2, classes=3).fit(raw, schema=TABLE, epochs=1),
     ):

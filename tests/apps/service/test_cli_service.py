@@ -231,15 +231,14 @@ def test_what_must_not_leave_is_not_served(run: Run, work: Path, serve: Any) -> 
     assert seen == []
 
 
-def test_what_pages_cannot_run_leaves_no_database(run: Run, tmp_path: Path) -> None:
+def test_what_must_not_leave_makes_no_database(run: Run, tmp_path: Path) -> None:
     rows = np.random.default_rng(0).normal(size=(200, 4))
-    made = tacit.Partitions(epsilon=1, people=500, classes=2).fit(rows, inhouse_public=True)
-    made.save(tmp_path / "partitions")
+    tacit.Partitions(epsilon=1, people=500, classes=2).fit(rows).save(tmp_path / "partitions")
     for command in ("serve", "create"):
         database = ("--db", f"sqlite:///{tmp_path / 'new.db'}")
         outcome = run("campaign", command, tmp_path / "partitions", "--title", "A", *database)
         assert outcome.code == 2
-        assert "Fit a codebook for campaigns" in outcome.err
+        assert "would reveal the in-house rows" in outcome.err
         assert sorted(path.name for path in tmp_path.iterdir()) == ["partitions"]
 
 

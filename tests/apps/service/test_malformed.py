@@ -56,7 +56,7 @@ class Target:
         kept = [(t, {"symbols": s}) for t, s in zip(before, drawn[:30], strict=True)]
         assert not any(map(_is_problem, self.store.submit(REPORT, self.name, kept)))
         self.report = {"symbols": drawn[30]}
-        reports = self.store.reports(self.name)
+        (reports,) = self.store.reports(self.name)
         model = results.learn(reports)
         self.model = self.store.publish(self.name, model, len(reports))["sha256"]
         limits = Limits(rate=math.inf, token_rate=math.inf, largest_body=LARGEST)

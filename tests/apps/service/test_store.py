@@ -93,7 +93,7 @@ def test_quota_and_times_hold_to_the_last_place(opened, mechanism, digits):
     for times in ({"opens": later}, {"closes": early}):
         campaign, _ = opened.create(mechanism, **SETTINGS)
         (token,) = opened.invite(campaign.id, 1)
-        opened._known[campaign.id] = replace(campaign, **times)  # as if time had passed
+        opened._known[campaign.id, 1] = replace(campaign, **times)  # as if time had passed
         found = opened.submit(REPORT, campaign.id, [(token, items[0][1])])
         assert codes(found) == ["not-open"]
         assert opened.status(campaign.id).reports == 0
@@ -129,7 +129,7 @@ def test_votes_are_about_the_published_model(opened, mechanism, digits):
     items = list(zip(tokens, released(mechanism, digits, 40), strict=True))
     assert codes(opened.submit(VOTE, campaign.id, [(tokens[0], 1)], "0" * 64)) == ["no-model"]
     opened.submit(REPORT, campaign.id, items)
-    model = NoiseAwareClassifier(prior="inhouse").fit(opened.reports(campaign.id))
+    model = NoiseAwareClassifier(prior="inhouse").fit(opened.reports(campaign.id)[0])
     sha256 = opened.publish(campaign.id, model, 40)["sha256"]
     assert codes(opened.submit(VOTE, campaign.id, [(tokens[0], 1)], "0" * 64)) == ["other-model"]
     votes = campaign.ballot.release(np.ones(40, int)).symbols.tolist()
@@ -162,7 +162,7 @@ def test_reports_come_back_as_they_were_sent(opened, mechanism, digits):
             codes(opened.submit(REPORT, campaign.id, list(zip(tokens, rows, strict=True))))
             == ["kept"] * 50
         )
-        back = opened.reports(campaign.id)
+        (back,) = opened.reports(campaign.id)
         again = [{n: back.columns[n][i].tolist() for n in sorted(columns)} for i in range(50)]
         assert sorted(map(str, again)) == sorted(map(str, rows))
         assert not back.seeded
@@ -211,7 +211,7 @@ def test_another_secret_or_schema_is_refused(tmp_path, mechanism):
     with store.engine.begin() as connection:
         connection.execute(tables.versions.update().values(version=99))
     store.engine.dispose()
-    with pytest.raises(errors.InvalidParameter, match="schema must be 2, got 99"):
+    with pytest.raises(errors.InvalidParameter, match="schema must be 3, got 99"):
         Store.open(url)
     (tmp_path / "damaged.db").write_bytes(b"not a database" * 1000)
     with pytest.raises(errors.InvalidData, match="undamaged"):

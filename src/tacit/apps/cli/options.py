@@ -41,6 +41,9 @@ Data = Annotated[Path, typer.Argument(help="CSV (with a header) or Parquet.", me
 InhousePublic = Annotated[
     bool, typer.Option("--inhouse-public", help="State that the in-house rows are public.")
 ]
+Seed = Annotated[int, typer.Option(help="Seed of what is learned in-house; the noise has none.")]
+MOST_ROWS = 200_000
+"""The default of `--rows`: the largest number of in-house rows that are used."""
 CentralDelta = Annotated[
     float | None, typer.Option(help="Goes with --central-epsilon; 1e-5 is a usual choice.")
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
@@ -29,20 +29,14 @@ LINKED = (
 )
 
 LARGEST_DELTA = 1e-5
+MOST_ROUNDS = 100
 OPEN, EARLY, CLOSED, FULL = "open", "early", "closed", "full"
 _LONGEST_TITLE, _LONGEST_PURPOSE = 200, 2000
 
 
-def must_be_served(mechanism: Any) -> None:
-    """Refuse a mechanism that the pages cannot run."""
-    if mechanism.kind == "partitions":
-        remedy = "Fit a codebook for campaigns; partitions are collected in files."
-        errors.refuse("campaign", "mechanism", "one that pages support", "partitions", remedy)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Campaign:
-    """The fixed part of a campaign.
+    """The fixed part of a campaign, with the mechanism of one of its rounds.
 
     Parameters
     ----------
@@ -54,6 +48,8 @@ class Campaign:
         Mechanism that runs on their devices. It must be one that may leave the organisation.
     labelled : bool
         Whether people also report a label.
+    round : int
+        Number of the round whose mechanism this is, from 1.
     question : str, optional
         Question that the label answers, shown above the choices.
     vote_epsilon : float, optional
@@ -80,6 +76,7 @@ class Campaign:
     minimum: int = 100
     quota: int | None = None
     question: str | None = None
+    round: int = 1
 
     def __post_init__(self) -> None:
         where = "campaign"
@@ -102,7 +99,7 @@ class Campaign:
                 errors.refuse(where, "time", "with a zone, as in 2026-12-01T08:00Z", str(moment))
         if self.opens and self.closes and not self.opens < self.closes:
             errors.refuse(where, "closes", f"after {self.opens}", str(self.closes))
-        must_be_served(self.mechanism)
+        errors.whole(where, "round", self.round, least=1, most=MOST_ROUNDS)
         self.mechanism.shared("collection")
         _epsilon(self.certificate.guarantee)
 
@@ -153,10 +150,33 @@ class Campaign:
             return EARLY
         return FULL if self.quota is not None and reports >= self.quota else OPEN
 
-    def must_be_enough(self, reports: int) -> None:
-        """Refuse to show results of too few reports."""
+    @property
+    def adaptive(self) -> bool:
+        """Whether later rounds may have other cells: those of partitions can be adapted."""
+        return bool(self.mechanism.kind == "partitions")
+
+    def next(self, mechanism: Any) -> Campaign:
+        """Return the next round with this mechanism; refuse one that changes what people are told.
+
+        Reports of all rounds have one law and one cost; only the cells may be others.
+        """
+        if not hasattr(mechanism, "release"):
+            raise errors.InvalidData("campaign: the artifact must be a mechanism, got a model.")
+        made = replace(self, mechanism=mechanism, round=self.round + 1)
+        if not self.adaptive:
+            remedy = "Only campaigns with partitions have rounds."
+            errors.refuse("campaign", "mechanism", "partitions", self.mechanism.kind, remedy)
+        if made.channel != self.channel or mechanism.schema != self.mechanism.schema:
+            raise errors.InvalidParameter(
+                "campaign: the mechanism of the next round must have the same epsilon, classes, "
+                "columns and numbers of cells and partitions. Adapt the one of this round."
+            )
+        return made
+
+    def must_be_enough(self, reports: int, what: str = "results need") -> None:
+        """Refuse to show results of too few reports, or to adapt cells to them."""
         if reports < self.minimum:
-            text = f"There are {reports} reports, and results need at least {self.minimum}."
+            text = f"There are {reports} reports, and {what} at least {self.minimum}."
             raise Problem("too-few", text, reports=reports, minimum=self.minimum)
 
     @cached_property
@@ -167,6 +187,7 @@ class Campaign:
             "id": self.id,
             "title": self.title,
             "purpose": self.purpose,
+            "round": self.round,
             "artifact": {"sha256": self.fingerprint, "kind": self.mechanism.kind},
             "labelled": self.labelled,
             "question": self.question,

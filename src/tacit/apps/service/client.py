@@ -7,8 +7,10 @@ same bytes until the server has them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
 
@@ -30,6 +32,7 @@ from tacit.apps.service.connection import (
 from tacit.apps.service.kept import Kept, StoredDraw
 from tacit.apps.service.terms import checked
 from tacit.data.columns import columns_of
+from tacit.local.inference.proportions_classifier import ProportionsClassifier
 from tacit.local.inference.votes import Ballot, cast
 from tacit.local.reports import Reports
 from tacit.privacy import artifact, errors
@@ -105,7 +108,9 @@ class Client:
     def terms(self) -> Campaign:
         """Return the terms of taking part, derived from the mechanism itself; fetched once."""
         if self._terms is None:
-            self._terms = checked(self.describe(), self._connection.get("/artifact"))
+            described = self.describe()
+            number = field_of(described, "round", int)
+            self._terms = checked(described, self._connection.get("/artifact", round=number))
         return self._terms
 
     def mechanism(self) -> Any:
@@ -234,17 +239,77 @@ class Client:
         content = self._connection.get("/results", bearer=self._owner(), confidence=confidence)
         return read_object(content)
 
-    def download_reports(self, path: str | Path) -> Path:
-        """Write all reports to a new file, for `Reports.read` and `tacit collect learn`."""
-        path = Path(path)
-        content = self._connection.get("/reports.parquet", bearer=self._owner())
+    def download_reports(self, path: str | Path, round: int | None = None) -> Path:
+        """Write the reports of a round to a new file, for `Reports.read` and `tacit collect learn`.
+
+        The round must be named if there are several: each has a mechanism of its own.
+        """
+        path, query = Path(path), {} if round is None else {"round": round}
+        content = self._connection.get("/reports.parquet", bearer=self._owner(), **query)
         with path.open("xb") as file:
             file.write(content)
         return path
 
-    def learn(self) -> dict[str, Any]:
-        """Learn a model from the reports so far, and publish it."""
-        return self._connection.post("/model", b"{}", bearer=self._owner())
+    def reports(self) -> list[Reports]:
+        """Fetch the reports of each round that has any."""
+        found = []
+        with TemporaryDirectory() as folder:
+            for number in range(1, field_of(self.describe(), "round", int) + 1):
+                path = Path(folder) / f"{number}.parquet"
+                with _unless_empty():
+                    found.append(Reports.read(self.download_reports(path, number)))
+        return found
+
+    def learn(
+        self, inhouse: Any = None, *, inhouse_public: bool = False, seed: int = 0
+    ) -> dict[str, Any]:
+        """Learn a model from the reports of all rounds so far, and publish it.
+
+        Models of partitions are taught on in-house rows, here: the rows are not sent. People get
+        the model, so these rows must be public (`inhouse_public`). Other models are learned on the
+        server, without in-house rows.
+        """
+        if not self.terms().adaptive:
+            if inhouse is not None:
+                remedy = "The server learns it from the reports alone."
+                errors.refuse("learn", "inhouse", "omitted without partitions", "rows", remedy)
+            return self._connection.post("/model", b"{}", bearer=self._owner())
+        model = self._taught("learn", inhouse, inhouse_public, seed)
+        return self._connection.put("/model", artifact.pack(model), bearer=self._owner())
+
+    def next_round(
+        self, inhouse: Any, *, inhouse_public: bool = False, seed: int = 0
+    ) -> dict[str, Any]:
+        """Open the next round: its cells follow what the reports so far have taught.
+
+        Those who have not reported get the new mechanism; whoever has cannot report again. Cells
+        are computed from the in-house rows, here, and people get the cells: so these rows must be
+        public (`inhouse_public`). Returns the campaign's description.
+        """
+        terms = self.terms()
+        if not terms.adaptive:
+            remedy = "Only campaigns with partitions have rounds."
+            errors.refuse("next", "mechanism", "partitions", terms.mechanism.kind, remedy)
+        model = self._taught("next", inhouse, inhouse_public, seed)
+        adapted = model.next_round(inhouse, inhouse_public=inhouse_public, seed=seed)
+        packed = artifact.pack(adapted.shared("collection"))
+        path = f"/rounds/{self._learned_round(model) + 1}"
+        described = self._connection.put(path, packed, bearer=self._owner())
+        self._terms = None  # people who are asked from now on get the new mechanism
+        return described
+
+    def _taught(self, where: str, inhouse: Any, public: bool, seed: int) -> ProportionsClassifier:
+        """Learn from the reports of all rounds and in-house rows, which must be public."""
+        if inhouse is None:
+            remedy = "Pass the rows that the mechanism was fitted on."
+            errors.refuse(where, "inhouse", "given: a model of partitions needs rows", None, remedy)
+        if not public:
+            remedy = "If they are not, download the reports, and learn and keep the model in-house."
+            condition = "True: what is learned from these rows is handed to people"
+            errors.refuse(where, "inhouse_public", condition, public, remedy)
+        return ProportionsClassifier(inhouse=inhouse, inhouse_public=True, seed=seed).fit(
+            self.reports()
+        )
 
     def close_campaign(self) -> dict[str, Any]:
         """Close the campaign for good; return its description."""
@@ -284,6 +349,17 @@ class Client:
     def _report_mark(self) -> str:
         return self.terms().fingerprint
 
+    def _learned_round(self, model: ProportionsClassifier) -> int:
+        """Return the latest round, which must be the last one that the model has reports of."""
+        described = self.describe()
+        number = field_of(described, "round", int)
+        stated = field_of(field_of(described, "artifact", dict), "sha256", str)
+        if artifact.fingerprint(model.mechanism_) != stated:
+            raise ServiceError(
+                f"service: round {number} has no reports yet. Open the next round when it has some."
+            )
+        return number
+
     @staticmethod
     def _body(kind: str, mark: str, content: Any) -> str:
         return to_json({_ABOUT[kind]: mark, kind: content}).decode()
@@ -312,6 +388,16 @@ class Client:
             results = field_of(answer, "results", list)
             outcomes += [_outcome(one) for one, _ in zip(results, some, strict=True)]
         return outcomes
+
+
+@contextmanager
+def _unless_empty() -> Iterator[None]:
+    """Leave out a round without reports."""
+    try:
+        yield
+    except ServiceError as error:
+        if error.code != "too-few" or error.extra.get("round") is None:
+            raise
 
 
 def as_json(reports: Reports) -> list[dict[str, Any]]:

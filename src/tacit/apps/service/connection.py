@@ -21,6 +21,7 @@ _AGAIN = frozenset({429, 500, 502, 503, 504})
 _FIRST_WAIT, _LONGEST_WAIT = 0.2, 30.0
 _LARGEST_ANSWER = 2**28
 _LONGEST_TEXT = 300
+_BYTES = "application/octet-stream"
 _PATH = re.compile(r"(?P<root>.*)/(?:v1/campaigns|c|owner)/(?P<id>[A-Za-z0-9_-]{12})/?")
 
 T = TypeVar("T")
@@ -132,11 +133,16 @@ class Connection:
         """Send a JSON body, and return the server's answer."""
         return read_object(self._request("POST", path, bearer, body, {}))
 
+    def put(self, path: str, body: bytes, *, bearer: str) -> dict[str, Any]:
+        """Send a packed mechanism or model, and return the server's answer."""
+        return read_object(self._request("PUT", path, bearer, body, {}))
+
     def _request(
         self, method: str, path: str, bearer: str | None, body: bytes | None, query: dict[str, Any]
     ) -> bytes:
         headers = {} if bearer is None else {"Authorization": f"Bearer {word(bearer)}"}
-        headers |= {} if body is None else {"Content-Type": "application/json"}
+        if body is not None:
+            headers["Content-Type"] = _BYTES if method == "PUT" else "application/json"
         request = self._http.build_request(
             method, self.root + path, headers=headers, content=body, params=query or None
         )

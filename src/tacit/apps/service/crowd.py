@@ -3,6 +3,8 @@
 Each simulated person has an invitation, and their noise comes from the operating system. The rows
 are those that the split with seed 0 assigns to people, or to voters; fit the mechanism on its
 in-house rows. If there are more people than rows, rows are reused, each time as another person.
+With rounds, equal parts of the people report one after another, and what each part has taught
+chooses the cells of the next.
 """
 
 from __future__ import annotations
@@ -59,6 +61,8 @@ def run(
     vote: bool = False,
     batch: int = 100,
     single: bool = False,
+    rounds: int = 1,
+    inhouse_public: bool = False,
     advance: Advance = lambda count: None,
 ) -> CrowdResult:
     """Invite people with the owner's key, and have each of them report or vote.
@@ -78,18 +82,27 @@ def run(
         Number of answers per request.
     single : bool
         Whether to send each answer in a request of its own, without a batch.
+    rounds : int
+        Number of rounds that the people report in, beginning with the one that is open.
+    inhouse_public : bool
+        State that the split's in-house rows, from which cells of later rounds are computed, are
+        public.
     advance : callable, optional
         Called with the number of further answers that were sent.
     """
     people = errors.whole("crowd", "people", people, least=1, most=10_000_000)
     batch = errors.whole("crowd", "batch", batch, least=1, most=LARGEST_BATCH)
+    rounds = errors.whole("crowd", "rounds", rounds, least=1, most=1 if vote else people)
     split = dataset.collection(SPLIT_SEED)
     pool = split.voters if vote else split.people
     send = _Sender(client, dataset, vote, 1 if single else batch)
     outcomes: list[str | ServiceError] = []
-    for start in range(0, people, _DRAWN_AT_ONCE):
-        count = min(_DRAWN_AT_ONCE, people - start)
-        outcomes += send(np.take(pool, np.arange(start, start + count), mode="wrap"), advance)
+    for index, part in enumerate(np.array_split(np.arange(people), rounds)):
+        if index:
+            client.next_round(dataset.take(split.inhouse), inhouse_public=inhouse_public)
+        for start in range(0, len(part), _DRAWN_AT_ONCE):
+            chosen = part[start : start + _DRAWN_AT_ONCE]
+            outcomes += send(np.take(pool, chosen, mode="wrap"), advance)
     reasons = [outcome.code for outcome in outcomes if isinstance(outcome, ServiceError)]
     refused = {reason: reasons.count(reason) for reason in sorted(set(reasons))}
     return CrowdResult(people, min(people, len(pool)), people - len(reasons), refused)

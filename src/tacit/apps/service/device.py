@@ -15,7 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.schema import ArraySchema, Schema
-from tacit.local.channels import FeatureChannel, LatentChannel, ReportChannel, SymbolChannel
+from tacit.local.channels import (
+    FeatureChannel,
+    LatentChannel,
+    PartitionedChannel,
+    ReportChannel,
+    SymbolChannel,
+)
 from tacit.local.inference.votes import Ballot
 from tacit.local.learned.direct import STEPS
 from tacit.privacy import artifact, errors, events
@@ -57,7 +63,11 @@ def describe(mechanism: Any, channel: ReportChannel, encoder: bytes | None) -> d
 
 
 def ballot(model: Any, ballot: Ballot) -> dict[str, Any]:
-    """Describe the model's answers and the channel of a vote on them, JSON-ready."""
+    """Describe the model's answers and the channel of a vote on them, JSON-ready.
+
+    Both `codewords` and `network` are None if pages cannot run the model.
+    """
+    runs = hasattr(model, "table_") or hasattr(model, "network_")
     return {
         "format": BALLOT,
         "model": artifact.fingerprint(model),
@@ -65,7 +75,7 @@ def ballot(model: Any, ballot: Ballot) -> dict[str, Any]:
         "answers": [_plain(label) for label in model.classes_],
         "classes": None if ballot.classes is None else list(ballot.classes),
         "channel": _law(ballot.channel),
-        **_answering(model),
+        **(_answering(model) if runs else {"codewords": None, "network": None}),
     }
 
 
@@ -86,6 +96,12 @@ def _channel(
             }
         case SymbolChannel() if encoder is not None:
             return _law(channel.symbols)
+        case PartitionedChannel() if encoder is not None:
+            return {
+                "kind": "partitions",
+                "partitions": channel.partitions,
+                "law": _law(channel.law),
+            }
         case LatentChannel() if encoder is not None and isinstance(channel.noise, DiscreteLaplace):
             return {
                 "kind": "latent",
@@ -128,7 +144,10 @@ def _law(channel: Channel | None) -> dict[str, Any] | None:
 def _prototypes(mechanism: Any, channel: ReportChannel) -> dict[str, Any]:
     """Describe each codeword's picture, in bytes, and the share of the frame that it fills."""
     if channel.symbols is None:
-        return {"codewords": None, "prototypes": None, "frame": _frame(mechanism.schema, None)}
+        cells = None
+        if isinstance(channel, PartitionedChannel):
+            cells = channel.law.categories // channel.class_count
+        return {"codewords": cells, "prototypes": None, "frame": _frame(mechanism.schema, None)}
     shown = np.clip(mechanism.prototypes_, 0, 1)
     return {
         "codewords": mechanism.codewords_,

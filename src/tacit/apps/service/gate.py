@@ -16,7 +16,8 @@ from tacit.apps.service.limits import Buckets
 from tacit.apps.service.metrics import Metrics
 from tacit.apps.service.problems import MEDIA_TYPE, Problem
 
-LARGEST_BODY = 1 << 20
+LARGEST_BODY, LARGEST_UPLOAD = 1 << 20, 1 << 26
+"""In bytes. Only owners upload, with PUT, and their key is checked before the body is read."""
 _GONE = 499
 _log = logging.getLogger("tacit.apps.service")
 
@@ -77,7 +78,7 @@ class Gate:
             if self.cors is not None and scope["method"] == "OPTIONS":
                 await _preflight(answer)
             else:
-                await self.app(scope, self._limited(receive), answer)
+                await self.app(scope, self._limited(scope, receive), answer)
         except Problem as problem:
             await send_problem(problem, answer)
         except ClientDisconnect:
@@ -92,24 +93,23 @@ class Gate:
     def _admit(self, scope: Any) -> None:
         client = scope.get("client")
         self.addresses.take(client[0] if client else "")
+        most = self._largest(scope)
         for name, value in scope["headers"]:
-            if name == b"content-length" and (
-                not value.isdigit() or int(value) > self.largest_body
-            ):
-                raise self._too_large()
+            if name == b"content-length" and (not value.isdigit() or int(value) > most):
+                raise _too_large(most)
 
-    def _too_large(self) -> Problem:
-        return Problem("too-large", f"The body must be at most {self.largest_body} bytes.")
+    def _largest(self, scope: Any) -> int:
+        return LARGEST_UPLOAD if scope["method"] == "PUT" else self.largest_body
 
-    def _limited(self, receive: Any) -> Any:
-        remaining = self.largest_body
+    def _limited(self, scope: Any, receive: Any) -> Any:
+        remaining = most = self._largest(scope)
 
         async def limited() -> Any:
             nonlocal remaining
             message = await receive()
             remaining -= len(message.get("body", b""))
             if remaining < 0:  # a body without a content-length
-                raise self._too_large()
+                raise _too_large(most)
             return message
 
         return limited
@@ -120,6 +120,10 @@ class Gate:
         self.metrics.add("tacit_requests_total", route=path, method=method, status=str(status))
         self.metrics.add("tacit_request_seconds_sum", seconds)
         self.metrics.add("tacit_request_seconds_count")
+
+
+def _too_large(most: int) -> Problem:
+    return Problem("too-large", f"The body must be at most {most} bytes.")
 
 
 def _method(scope: Any) -> str:

@@ -38,6 +38,7 @@ class Status:
     reports: int
     votes: int
     model: dict[str, Any] | None
+    round: int = 1
 
     @property
     def model_sha256(self) -> str | None:
@@ -53,11 +54,14 @@ class Status:
                 "reports": row.model_reports,
                 "published": row.published,
             }
-        return cls(row.closed, row.reports, row.votes, model)
+        return cls(row.closed, row.reports, row.votes, model, row.round)
 
 
 _C = tables.campaigns.c
-STATUS = (_C.closed, _C.reports, _C.votes, _C.model_sha256, _C.model_reports, _C.published)
+STATUS = (
+    *(_C.closed, _C.round, _C.reports, _C.votes),
+    *(_C.model_sha256, _C.model_reports, _C.published),
+)
 
 
 class Place(NamedTuple):
@@ -77,7 +81,7 @@ def keep(
 ) -> list[Problem | None]:
     """Store contents in their places; return None for each that is stored, else the problem.
 
-    `about` is the model that the votes are about.
+    Reports are of the campaign's round; `about` is the model that the votes are about.
     """
     given = {
         place.row: (place.invited, content)
@@ -87,13 +91,19 @@ def keep(
     if len(given) == len(places) and campaign.state(False, 0) == OPEN:
         # The usual case in one statement. If it stored nothing, each answer is handled below.
         arguments = (campaign.id, kind, given, about)
+        number = _round(campaign, kind)
         with suppress(sql.exc.IntegrityError), _quick(engine).begin() as connection:
-            if tables.keep(connection, *arguments, all_new=True) == len(given):
+            if tables.keep(connection, *arguments, number=number, all_new=True) == len(given):
                 return [None] * len(places)
     with engine.begin() as connection:
         one = _OneByOne(connection, campaign, kind, about)
         one.look_up(places)
         return [one.keep(place, content) for place, content in zip(places, contents, strict=True)]
+
+
+def _round(campaign: Campaign, kind: str) -> int:
+    """Return the round that an answer is stored with; votes have none."""
+    return campaign.round if kind == REPORT else 0
 
 
 def states(engine: sql.Engine, campaign: Campaign, places: dict[str, Place]) -> dict[str, str]:
@@ -152,7 +162,8 @@ class _OneByOne:
     ) -> None:
         self.connection, self.campaign, self.kind, self.about = connection, campaign, kind, about
         self._invited: set[bytes] = set()
-        self._stored: dict[bytes, bytes | None] = {}
+        self._round = _round(campaign, kind)
+        self._stored: dict[bytes, tuple[int, bytes | None]] = {}
 
     def look_up(self, places: Sequence[Place]) -> None:
         """Read which tokens were invited and what is stored; None stands for withdrawn."""
@@ -164,9 +175,10 @@ class _OneByOne:
                 i.campaign == tables.number_of(self.campaign.id),
             )
             self._invited |= set(map(bytes, self.connection.execute(invited).scalars()))
-            stored = sql.select(a.row, a.content).where(a.row.in_([place.row for place in some]))
-            for row, content in self.connection.execute(stored):
-                self._stored[bytes(row)] = None if content is None else bytes(content)
+            stored = sql.select(a.row, a.round, a.content)
+            stored = stored.where(a.row.in_([place.row for place in some]))
+            for row, number, content in self.connection.execute(stored):
+                self._stored[bytes(row)] = number, None if content is None else bytes(content)
 
     def state(self, place: Place) -> str:
         """Return "none", "stored" or "withdrawn"; refuse a token that was never invited."""
@@ -174,7 +186,7 @@ class _OneByOne:
             raise Problem("unknown-token")
         if place.row not in self._stored:
             return "none"
-        return "withdrawn" if self._stored[place.row] is None else "stored"
+        return "withdrawn" if self._stored[place.row][1] is None else "stored"
 
     def keep(self, place: Place, content: bytes | Problem) -> Problem | None:
         """Store one answer; return None, or the problem if it is refused."""
@@ -185,13 +197,15 @@ class _OneByOne:
             return Problem("withdrawn")
         if isinstance(content, Problem):
             return content
+        mine = self._round, content
         if state == "stored":
-            return None if self._stored[place.row] == content else Problem(_AGAIN[self.kind])
+            # The same bytes in another round are another report.
+            return None if self._stored[place.row] == mine else Problem(_AGAIN[self.kind])
         given = {place.row: (place.invited, content)}
         if self.campaign.state(False, 0) == OPEN and tables.keep(
-            self.connection, self.campaign.id, self.kind, given, self.about
+            self.connection, self.campaign.id, self.kind, given, self.about, number=self._round
         ):
-            self._stored[place.row] = content
+            self._stored[place.row] = mine
             return None
         return self._refusal()
 

@@ -41,6 +41,15 @@ def _many(items: dict[str, Any], most: int) -> dict[str, Any]:
     return {"type": "array", "minItems": 1, "maxItems": most, "items": items}
 
 
+UPLOAD: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+"""The `openapi_extra` of a route that takes a packed mechanism or model."""
+
+
 def bodies(most: int, most_invited: int) -> dict[str, dict[str, Any]]:
     """Return schemas of request bodies by name."""
     report, vote = _object(token=_TOKEN, report=_REPORT), _object(token=_TOKEN, vote=_SYMBOLS)

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tacit.local.channels import PartitionedChannel
 from tacit.local.inference import finite, poisoning
 from tacit.local.inference.finite import Evidence
 from tacit.local.inference.noise_aware import NoiseAwareClassifier, evidence_of
+from tacit.local.inference.proportions_classifier import pooled
 from tacit.local.inference.validation import estimate, exact_interval
 from tacit.local.inference.votes import Votes
 from tacit.local.reports import Reports
@@ -30,6 +32,11 @@ SHIFTED = 0.001
 
 _BLOCK_ROWS = 1 << 16
 
+OTHERS_IN_CELLS = (
+    "People's answers are distributed differently from the in-house rows, so the shares of cells "
+    "that the model was learned with are estimated from the reports alone."
+)
+
 OTHERS = (
     "People's answers are distributed differently from the in-house rows, so the model is learned "
     "from the reports alone."
@@ -38,11 +45,12 @@ OTHERS = (
 
 def summarize(
     campaign: Campaign,
-    reports: Reports,
+    reports: Reports | Sequence[Reports],
     votes: Votes | None,
     model: dict[str, Any] | None,
     *,
     confidence: float = 0.95,
+    shift: float | None = None,
     fakes: Sequence[int] = (1, 10, 100),
 ) -> dict[str, Any]:
     """Compute everything that the owner's page shows, JSON-ready.
@@ -52,30 +60,38 @@ def summarize(
     campaign : Campaign
         The campaign.
     reports, votes
-        The reports, at least one; the votes, or None if nobody has voted.
+        The reports, at least one, in one table for each round; the votes, or None if nobody has
+        voted.
     model : dict, optional
         Description of the published model: its hash and the number of reports it was learned from.
     confidence : float
         Confidence of every interval; each holds on its own.
+    shift : float, optional
+        The p-value that a model of partitions was learned with.
     fakes : sequence of int
         Numbers of fake participants for which to compute the largest shift.
     """
     confidence = errors.probability("results", "confidence", confidence, zero=False)
-    if not len(reports):
+    rounds = [reports] if isinstance(reports, Reports) else list(reports)
+    people = sum(map(len, rounds))
+    if not people:
         errors.refuse("results", "reports", "at least one", 0)
     cast = 0 if votes is None else len(votes)
     if cast < campaign.minimum:
         votes = None  # too few votes give no results, like too few reports
-    by_symbols = reports.channel.symbols is not None
-    shares = (_of_codebook if by_symbols else _of_labels)(reports, confidence)
+    if campaign.adaptive:
+        shares = _of_partitions(rounds, confidence, shift)
+    else:
+        by_symbols = rounds[0].channel.symbols is not None
+        shares = (_of_codebook if by_symbols else _of_labels)(rounds[0], confidence)
     return {
-        "reports": len(reports),
+        "reports": people,
         "votes": cast,
         "confidence": confidence,
         **shares,
         "model": model,
         "accuracy": None if votes is None else estimate(votes, confidence).to_dict(),
-        "poisoning": _poisoning(campaign, len(reports), votes, fakes),
+        "poisoning": _poisoning(campaign, people, votes, fakes),
     }
 
 
@@ -105,6 +121,20 @@ def _of_codebook(reports: Reports, confidence: float) -> dict[str, Any]:
         "shift": shift.p_value,
         "notes": [OTHERS] if shift.p_value < SHIFTED else [],
     }
+
+
+def _of_partitions(
+    rounds: Sequence[Reports], confidence: float, shift: float | None
+) -> dict[str, Any]:
+    """Estimate the shares of labels: all partitions and rounds agree on these, not on cells."""
+    entries: list[dict[str, Any]] = []
+    if rounds[0].labelled:
+        evidence = pooled(rounds)
+        shares = np.clip(_unbiased(evidence).sum(axis=0), 0, 1)
+        ends = finite.share_interval(evidence, 0, confidence)
+        entries = _entries("class", rounds[0].mechanism.classes, shares, ends)
+    notes = [OTHERS_IN_CELLS] if shift is not None and shift < SHIFTED else []
+    return {"classes": entries, "codewords": [], "shift": shift, "notes": notes}
 
 
 def _unbiased(evidence: Evidence) -> Reals:
@@ -164,7 +194,10 @@ def _poisoning(
 
 def _share_shifts(campaign: Campaign, reports: int, fakes: int) -> dict[str, float | None]:
     channel, by_class, by_codeword = campaign.channel, None, None
-    if (law := channel.symbols) is not None:
+    if isinstance(channel, PartitionedChannel):
+        if channel.labelled:
+            by_class = poisoning.class_shift(channel.law, channel.class_count, reports, fakes)
+    elif (law := channel.symbols) is not None:
         classes = channel.class_count
         by_codeword = poisoning.codeword_shift(law, classes, reports, fakes)
         if channel.labelled:

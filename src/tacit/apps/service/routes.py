@@ -31,7 +31,6 @@ from tacit.privacy import artifact
 
 STATIC = Path(__file__).parent / "static"
 MOST_INVITED = 100_000
-_KEPT = {"cache-control": "public, max-age=300"}
 _BYTES = "application/octet-stream"
 _SHA256 = re.compile("[0-9a-f]{64}")
 _BODIES = openapi.bodies(MOST_ITEMS, MOST_INVITED)
@@ -84,35 +83,38 @@ def public(router: APIRouter, service: Service) -> None:
         return store.describe(name)
 
     @router.get(CAMPAIGN + "/certificate", response_class=PlainTextResponse)
-    def certificate(name: str) -> Response:
+    def certificate(name: str, round: int | None = None) -> Response:
         """Return the certificate of everything one token can send, for `tacit account verify`."""
-        return Response(store.campaign(name).certificate.to_json(), media_type="application/json")
+        issued = store.current(name, round).certificate
+        return Response(issued.to_json(), media_type="application/json")
 
     @router.get(CAMPAIGN + "/artifact")
-    def mechanism(name: str) -> Response:
-        """Return the mechanism, for `tacit.artifact.unpack`."""
-        return Response(store.file(name, "artifact"), media_type=_BYTES, headers=_KEPT)
+    def mechanism(name: str, round: int | None = None) -> Response:
+        """Return the mechanism of the latest round, or of this one, for `tacit.artifact.unpack`."""
+        content = store.part(name, store.current(name, round).round, "artifact")
+        return Response(content, media_type=_BYTES, headers=_kept(round))
 
     @router.get(CAMPAIGN + "/encoder")
-    def encoder(name: str) -> Response:
+    def encoder(name: str, round: int | None = None) -> Response:
         """Return the encoder as an ONNX graph."""
-        return Response(store.file(name, "encoder"), media_type=_BYTES, headers=_KEPT)
+        content = store.part(name, store.current(name, round).round, "encoder")
+        return Response(content, media_type=_BYTES, headers=_kept(round))
 
     @router.get(CAMPAIGN + "/device")
-    def on_device(name: str) -> JSONResponse:
+    def on_device(name: str, round: int | None = None) -> JSONResponse:
         """Return what a page needs besides the encoder: bounds, the channel's law, prototypes."""
-        campaign = store.campaign(name)
+        campaign = store.current(name, round)
         try:
-            graph: bytes | None = store.file(name, "encoder")
+            graph: bytes | None = store.part(name, campaign.round, "encoder")
         except Problem:
             graph = None
         description = device.describe(campaign.mechanism, campaign.channel, graph)
-        return JSONResponse(description, headers=_KEPT)
+        return JSONResponse(description, headers=_kept(round))
 
     @router.get(CAMPAIGN + "/model")
     def model(name: str) -> Response:
         """Return the published model, for `tacit.artifact.unpack`."""
-        return Response(store.file(name, "model"), media_type=_BYTES)
+        return Response(store.model(name), media_type=_BYTES)
 
     @router.get(CAMPAIGN + "/ballot")
     def ballot(name: str) -> dict[str, Any]:
@@ -120,7 +122,7 @@ def public(router: APIRouter, service: Service) -> None:
         campaign_ballot = store.campaign(name).ballot
         if campaign_ballot is None:
             raise Problem("no-vote")
-        return device.ballot(artifact.unpack(store.file(name, "model")), campaign_ballot)
+        return device.ballot(artifact.unpack(store.model(name)), campaign_ballot)
 
 
 def participants(router: APIRouter, service: Service) -> None:
@@ -142,20 +144,28 @@ def participants(router: APIRouter, service: Service) -> None:
 
         return add
 
+    async def drawn_from(name: str, given: Any) -> str:
+        """Return the hash of the mechanism that reports name; it must be one of the rounds'."""
+        if type(given) is not str:
+            raise Problem("other-artifact")
+        if not store.knows_round(name, given):
+            await run(store.round_of, name, given)
+        return given
+
     @post("/reports", "report", 201)
     async def report(name: str, request: Request) -> Response:
         """Store one report. The same report again gets the same receipt; another is refused."""
         token = bearer(request, "unknown-token")
         sent = await body(request, "artifact", "report")
-        _must_be(sent["artifact"], store.campaign(name).fingerprint, "other-artifact")
-        return await service.one(REPORT, name, token, sent["report"], None)
+        about = await drawn_from(name, sent["artifact"])
+        return await service.one(REPORT, name, token, sent["report"], about)
 
     @post("/reports/batch", "reports")
     async def reports(name: str, request: Request) -> Response:
         """Store reports of several tokens; each gets its own receipt or problem."""
         sent = await body(request, "artifact", "reports")
-        _must_be(sent["artifact"], store.campaign(name).fingerprint, "other-artifact")
-        return await service.many(REPORT, name, sent["reports"], None)
+        about = await drawn_from(name, sent["artifact"])
+        return await service.many(REPORT, name, sent["reports"], about)
 
     @post("/votes", "vote", 201)
     async def vote(name: str, request: Request) -> Response:
@@ -224,12 +234,26 @@ def owners(router: APIRouter, service: Service) -> None:
         own(name, request)
         return service.summaries.learn(name)
 
+    @router.put(CAMPAIGN + "/model", status_code=201, openapi_extra=openapi.UPLOAD)
+    async def publish(name: str, request: Request) -> Any:
+        """Publish a model that was learned from the reports and in-house rows elsewhere."""
+        await run(own, name, request)  # before the body is read, which may be large
+        return await run(service.summaries.publish, name, await request.body())
+
+    @router.put(CAMPAIGN + "/rounds/{number}", status_code=201, openapi_extra=openapi.UPLOAD)
+    async def next_round(name: str, number: int, request: Request) -> Any:
+        """Open the next round with this mechanism, as `tacit.artifact.pack` writes it."""
+        await run(own, name, request)
+        mechanism = await run(artifact.unpack, await request.body(), "mechanism")
+        await run(store.open_round, name, number, mechanism)
+        return await run(store.describe, name)
+
     @router.get(CAMPAIGN + "/reports.parquet")
-    def download(name: str, request: Request) -> Response:
-        """Return all reports as a Parquet file, for `tacit collect learn`."""
+    def download(name: str, request: Request, round: int | None = None) -> Response:
+        """Return all reports of a round as a Parquet file, for `tacit collect learn`."""
         own(name, request)
         with tempfile.TemporaryDirectory() as folder:
-            path = store.reports(name).write(Path(folder) / "reports.parquet")
+            path = store.reports_of(name, round).write(Path(folder) / "reports.parquet")
             return Response(path.read_bytes(), media_type=_BYTES)
 
 
@@ -264,9 +288,9 @@ def pages(router: APIRouter, service: Service) -> None:
         return FileResponse(STATIC / "owner.html", media_type="text/html")
 
 
-def _must_be(given: Any, wanted: str, code: str) -> None:
-    if given != wanted:
-        raise Problem(code)
+def _kept(number: int | None) -> dict[str, str]:
+    """Let browsers keep the parts of a round: they never change, but the latest round may."""
+    return {} if number is None else {"cache-control": "public, max-age=300"}
 
 
 def _model(given: Any, campaign: Any) -> str:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hmac
-import os
 import re
 import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
@@ -15,8 +13,9 @@ from typing import Any
 
 import sqlalchemy as sql
 
-from tacit.apps.service import keeping, tables, tokens
-from tacit.apps.service.campaign import CLOSED, Campaign
+from tacit.apps.service import database, keeping, tables, tokens
+from tacit.apps.service.campaign import CLOSED, MOST_ROUNDS, Campaign
+from tacit.apps.service.database import named_errors
 from tacit.apps.service.keeping import BLOCK, STATUS, Place, Status
 from tacit.apps.service.problems import Problem
 from tacit.apps.service.tables import REPORT, VOTE
@@ -47,8 +46,9 @@ class Store:
 
     def __init__(self, engine: sql.Engine, secret: Secret) -> None:
         self.engine, self.secret = engine, secret
-        self._known: dict[str, Campaign] = {}
-        self._forms: dict[tuple[str, str], Form] = {}
+        self._known: dict[tuple[str, int], Campaign] = {}
+        self._rounds: dict[tuple[str, str], int] = {}
+        self._forms: dict[tuple[str, str, int], Form] = {}
         self._lock = Lock()
 
     # --- opening -------------------------------------------------------------------------------
@@ -59,13 +59,14 @@ class Store:
 
         `secret` is a file; by default the one beside an SQLite database.
         """
-        engine = _engine(url)
-        path = _secret_file(engine.url, secret)
+        engine = database.connect(url)
+        path = database.secret_file(engine.url, secret)
         try:
             with named_errors():
+                database.must_be_current(engine)
                 tables.metadata.create_all(engine)
                 with engine.begin() as connection:
-                    return cls(engine, _matching(connection, path))
+                    return cls(engine, database.matching_secret(connection, path))
         except sql.exc.DatabaseError:
             engine.dispose()
             raise errors.InvalidData(
@@ -91,7 +92,6 @@ class Store:
             "id": made.id,
             "title": made.title,
             "purpose": made.purpose,
-            "fingerprint": made.fingerprint,
             "labelled": made.labelled,
             "question": made.question,
             "vote_epsilon": None if made.vote_epsilon is None else repr(made.vote_epsilon),
@@ -102,35 +102,89 @@ class Store:
             "quota": made.quota,
             "owner": self.secret.owner(made.id, key),
         }
-        content = {"artifact": artifact.pack(mechanism)}
-        if hasattr(mechanism, "onnx") and (graph := mechanism.onnx()) is not None:
-            content["encoder"] = graph
-        named = [{"campaign": made.id, "name": n, "content": c} for n, c in content.items()]
         with named_errors(), self.engine.begin() as connection:
             connection.execute(tables.campaigns.insert(), values)
-            connection.execute(tables.files.insert(), named)
+            connection.execute(tables.rounds.insert(), _mechanism_of(made))
         return made, key
 
     def campaigns(self) -> list[Campaign]:
-        """Return all campaigns."""
+        """Return all campaigns, with the mechanisms of their first rounds."""
         with named_errors(), self.engine.connect() as connection:
             names = connection.execute(sql.select(tables.campaigns.c.id)).scalars().all()
         return [self.campaign(name) for name in sorted(names)]
 
-    def campaign(self, name: str) -> Campaign:
-        """Return a campaign by its id; its mechanism is checked byte for byte on first use."""
+    def campaign(self, name: str, number: int = 1) -> Campaign:
+        """Return a campaign by its id, with the mechanism of a round, which is checked once."""
         with self._lock:
-            if name not in self._known:
-                self._known[name] = self._load(name)
-            return self._known[name]
+            if (name, number) not in self._known:
+                self._known[name, number] = self._load(name, number)
+            return self._known[name, number]
 
-    def _load(self, name: str) -> Campaign:
+    def current(self, name: str, number: int | None = None) -> Campaign:
+        """Return a campaign with the mechanism of its latest round, or of the given one."""
+        return self.campaign(name, self.status(name).round if number is None else number)
+
+    def round_of(self, name: str, fingerprint: str) -> int:
+        """Return the round of this mechanism; refuse a mechanism that was never the campaign's."""
+        if (found := self._rounds.get((name, fingerprint))) is not None:
+            return found
+        self._row(name, tables.campaigns.c.id)
+        r = tables.rounds.c
+        query = sql.select(r.number).where(r.campaign == name, r.fingerprint == fingerprint)
+        with named_errors(), self.engine.connect() as connection:
+            number = connection.execute(query).scalar()
+        if number is None:
+            raise Problem("other-artifact")
+        # Rounds never change, so this stays true whatever another process does.
+        return self._rounds.setdefault((name, fingerprint), int(number))
+
+    def knows_round(self, name: str, fingerprint: str) -> bool:
+        """Whether `round_of` answers without asking the database."""
+        return (name, fingerprint) in self._rounds
+
+    def open_round(self, name: str, number: int, mechanism: Any) -> Campaign:
+        """Open the next round of a campaign, once; the same request again changes nothing.
+
+        Those who have not reported get this mechanism from now on. Reports that were drawn in an
+        earlier round are still taken, each as a report of its round.
+        """
+        now = self.status(name)
+        campaign = self.campaign(name, now.round)
+        if number == now.round and artifact.fingerprint(mechanism) == campaign.fingerprint:
+            return campaign
+        if number != now.round + 1:
+            raise Problem("other-round", f"The campaign is in round {now.round}.")
+        made = campaign.next(mechanism)
+        self._must_have_reports(campaign)
+        c = tables.campaigns.c
+        still = (c.id == name, c.round == now.round, sql.not_(c.closed))
+        with named_errors(), self.engine.begin() as connection:
+            update = tables.campaigns.update().where(*still).values(round=number)
+            if connection.execute(update).rowcount != 1:
+                closed = self.status(name).closed
+                raise Problem("not-open" if closed else "other-round")
+            connection.execute(tables.rounds.insert(), _mechanism_of(made))
+        return made
+
+    def _must_have_reports(self, campaign: Campaign) -> None:
+        """Refuse to adapt cells to a round with too few reports."""
+        a = tables.answers.c
+        here = (a.campaign == tables.number_of(campaign.id), a.kind == tables.CODES[REPORT])
+        query = sql.select(sql.func.count()).where(
+            *here, a.round == campaign.round, a.content.is_not(None)
+        )
+        with named_errors(), self.engine.connect() as connection:
+            found = int(connection.execute(query).scalar_one())
+        campaign.must_be_enough(found, f"the round after round {campaign.round} needs")
+
+    def _load(self, name: str, number: int) -> Campaign:
         row = self._row(name, *tables.campaigns.c)
         return Campaign(
             id=row.id,
             title=row.title,
             purpose=row.purpose,
-            mechanism=artifact.unpack(self.file(name, "artifact"), f"campaign {name}"),
+            mechanism=artifact.unpack(self.part(name, number, "artifact"), f"campaign {name}"),
+            round=number,
             labelled=row.labelled,
             question=row.question,
             vote_epsilon=None if row.vote_epsilon is None else float(row.vote_epsilon),
@@ -158,17 +212,28 @@ class Store:
     def describe(self, name: str) -> dict[str, Any]:
         """Describe a campaign to participants."""
         now = self.status(name)
-        return self.campaign(name).describe(now.closed, now.reports, now.votes, now.model)
+        campaign = self.campaign(name, now.round)
+        return campaign.describe(now.closed, now.reports, now.votes, now.model)
 
-    def file(self, name: str, which: str) -> bytes:
-        """Return the packed mechanism ("artifact") or "model", or the "encoder"'s ONNX graph."""
-        f = tables.files.c
-        query = sql.select(f.content).where(f.campaign == name, f.name == which)
+    def part(self, name: str, number: int, which: str) -> bytes:
+        """Return the packed mechanism ("artifact") of a round, or its "encoder"'s ONNX graph."""
+        if not 1 <= number <= MOST_ROUNDS:
+            raise Problem("no-round")
+        r = tables.rounds.c
+        query = sql.select(r[which]).where(r.campaign == name, r.number == number)
+        return self._content(name, query, "no-encoder" if which == "encoder" else "no-round")
+
+    def model(self, name: str) -> bytes:
+        """Return the packed model that was published."""
+        m = tables.models.c
+        return self._content(name, sql.select(m.content).where(m.campaign == name), "no-model")
+
+    def _content(self, name: str, query: sql.Select[Any], missing: str) -> bytes:
         self._row(name, tables.campaigns.c.id)
         with named_errors(), self.engine.connect() as connection:
             content = connection.execute(query).scalar()
         if content is None:
-            raise Problem(f"no-{which}")
+            raise Problem(missing)
         return bytes(content)
 
     def must_own(self, name: str, key: str) -> None:
@@ -225,8 +290,13 @@ class Store:
     def submit(
         self, kind: str, name: str, items: Sequence[Item], about: str | None = None
     ) -> list[ReceiptOrProblem]:
-        """Store reports or votes, each once; `about` is the model that the votes are about."""
-        campaign = self.campaign(name)
+        """Store reports or votes, each once.
+
+        `about` is the hash of the mechanism that reports were drawn from, by default that of the
+        first round, or of the model that votes are about.
+        """
+        drawn = kind == REPORT and about is not None
+        campaign = self.campaign(name, self.round_of(name, str(about)) if drawn else 1)
         contents = pack_each(self._form(kind, campaign), [answer for _, answer in items])
         places = self._places(name, kind, [token for token, _ in items])
         arguments = (self.engine, campaign, kind, places, contents, about)
@@ -242,7 +312,7 @@ class Store:
         return [refused or receipt for receipt, refused in zip(receipts, kept, strict=True)]
 
     def _form(self, kind: str, campaign: Campaign) -> Form:
-        key = kind, campaign.id
+        key = kind, campaign.id, campaign.round
         if key not in self._forms:
             if kind == REPORT:
                 self._forms[key] = ReportForm(campaign.mechanism, campaign.channel)
@@ -264,34 +334,53 @@ class Store:
 
     # --- what was learned ----------------------------------------------------------------------
 
-    def reports(self, name: str) -> Reports:
-        """Return all reports in the order of their hashes; refuse below the campaign's minimum.
+    def reports(self, name: str) -> list[Reports]:
+        """Return the reports of each round that has any; refuse below the campaign's minimum.
 
-        They are always one release under the campaign's random name, so that an earlier and a
-        later file of the same reports are not counted as two releases.
+        They are in the order of their hashes. Those of a round are always one release, named after
+        the campaign and the round, so that an earlier and a later file of the same reports are not
+        counted as two releases.
         """
-        campaign = self.campaign(name)
         contents = self._contents(name, REPORT)
-        campaign.must_be_enough(len(contents))
-        form = self._form(REPORT, campaign)
-        assert isinstance(form, ReportForm)
-        return form.reports(contents, f"campaign {campaign.id}")
+        self.campaign(name).must_be_enough(sum(map(len, contents.values())))
+        found = []
+        for number in sorted(contents):
+            form = self._form(REPORT, self.campaign(name, number))
+            assert isinstance(form, ReportForm)
+            release = f"campaign {name}" + (f" round {number}" if number > 1 else "")
+            found.append(form.reports(contents[number], release))
+        return found
+
+    def reports_of(self, name: str, number: int | None) -> Reports:
+        """Return the reports of one round, which must be named if there are several."""
+        rounds = self.status(name).round
+        if number is None and rounds > 1:
+            raise Problem("bad-request", f"The campaign has {rounds} rounds: name one of them.")
+        mark = self.campaign(name, 1 if number is None else number).fingerprint
+        for reports in self.reports(name):
+            if artifact.fingerprint(reports.mechanism) == mark:
+                return reports
+        raise Problem("too-few", f"Round {number} has no reports yet.", round=number)
 
     def votes(self, name: str) -> Votes | None:
         """Return all votes on the published model, or None without votes."""
-        campaign, contents = self.campaign(name), self._contents(name, VOTE)
-        if not contents or campaign.ballot is None:
+        campaign, contents = self.campaign(name), self._contents(name, VOTE).get(0)
+        if contents is None or campaign.ballot is None:
             return None
         form = self._form(VOTE, campaign)
         assert isinstance(form, VoteForm)
         return form.votes(contents, self.status(name).model_sha256 or "")
 
-    def _contents(self, name: str, kind: str) -> list[bytes]:
+    def _contents(self, name: str, kind: str) -> dict[int, list[bytes]]:
+        """Return what is stored, by round."""
         a = tables.answers.c
         here = (a.campaign == tables.number_of(name), a.kind == tables.CODES[kind])
-        query = sql.select(a.content).where(*here, a.content.is_not(None)).order_by(a.row)
+        query = sql.select(a.round, a.content).where(*here, a.content.is_not(None)).order_by(a.row)
+        found: dict[int, list[bytes]] = {}
         with named_errors(), self.engine.connect() as connection:
-            return [bytes(content) for content in connection.execute(query).scalars()]
+            for number, content in connection.execute(query):
+                found.setdefault(number, []).append(bytes(content))
+        return found
 
     def publish(self, name: str, model: Any, reports: int) -> dict[str, Any]:
         """Publish a model for voters; once somebody has voted on it, it cannot be replaced."""
@@ -308,86 +397,26 @@ class Store:
             "published": _text(datetime.now(UTC)),
         }
         update = tables.campaigns.update().where(c.id == name, c.votes == 0).values(**values)
-        content = {"campaign": name, "name": "model", "content": artifact.pack(model)}
-        f = tables.files.c
-        before = tables.files.delete().where(f.campaign == name, f.name == "model")
+        content = {"campaign": name, "content": artifact.pack(model)}
+        before = tables.models.delete().where(tables.models.c.campaign == name)
         with named_errors(), self.engine.begin() as connection:
             if connection.execute(update).rowcount != 1:
                 raise Problem("votes-exist")
             connection.execute(before)
-            connection.execute(tables.files.insert(), content)
+            connection.execute(tables.models.insert(), content)
         return {"sha256": fingerprint, "reports": reports}
 
 
-@contextmanager
-def named_errors() -> Iterator[None]:
-    """Turn an unresponsive database into a problem that quotes nothing of it."""
-    try:
-        yield
-    except (sql.exc.OperationalError, sql.exc.InterfaceError, sql.exc.TimeoutError):
-        raise Problem("database-away", "The database does not respond. Try again.") from None
-
-
-def _matching(connection: sql.Connection, path: Path) -> Secret:
-    """Return the secret that this database was created with; make one for a new database."""
-    version = connection.execute(sql.select(tables.versions)).first()
-    if version is not None and version.version != tables.SCHEMA:
-        remedy = "Use the version of Tacit that wrote it."
-        errors.refuse("database", "schema", str(tables.SCHEMA), version.version, remedy)
-    wrong = "database: the secret must be the one that it was created with"
-    if version is not None and not path.exists():
-        raise errors.InvalidParameter(f"{wrong}; {path} does not exist. Give --secret FILE.")
-    secret = Secret.of_file(path)
-    if version is None:
-        stated = {"version": tables.SCHEMA, "secret_mark": secret.mark()}
-        connection.execute(tables.versions.insert(), stated)
-    elif not hmac.compare_digest(version.secret_mark, secret.mark()):
-        raise errors.InvalidParameter(f"{wrong}. Give --secret FILE.")
-    return secret
-
-
-def _engine(url: str) -> sql.Engine:
-    """Connect to SQLite so that commits survive a power failure, or to PostgreSQL."""
-    try:
-        address = sql.make_url(url)
-    except sql.exc.ArgumentError:
-        errors.refuse("database", "address", "like sqlite:///campaign.db or postgresql://…", "…")
-    if address.get_backend_name() == "postgresql":
-        address = address.set(drivername="postgresql+psycopg")
-        return sql.create_engine(address, hide_parameters=True, connect_args={"connect_timeout": 5})
-    if address.get_backend_name() != "sqlite" or not address.database:
-        condition = "an SQLite file or PostgreSQL"
-        errors.refuse("database", "address", condition, address.get_backend_name())
-    try:  # readable by its owner only; SQLite gives the files beside it the same mode
-        os.close(os.open(address.database, os.O_CREAT, 0o600))
-    except OSError as error:
-        errors.refuse("database", "file", "writable", error.strerror)
-    engine = sql.create_engine(address, hide_parameters=True)
-    sql.event.listen(engine, "connect", _prepare_sqlite)
-    return engine
-
-
-def _prepare_sqlite(connection: Any, _: Any) -> None:
-    for pragma in (
-        "journal_mode=WAL",
-        "synchronous=FULL",  # an acknowledged answer survives a power failure
-        "busy_timeout=10000",
-        "secure_delete=ON",  # withdrawn answers are overwritten
-        # Rows are in random order, so a commit touches many pages: they are cached, and written
-        # back in larger pieces than by default.
-        "cache_size=-65536",
-        "wal_autocheckpoint=4000",
-    ):
-        connection.execute(f"PRAGMA {pragma}")
-
-
-def _secret_file(address: sql.URL, given: Path | None) -> Path:
-    if given is not None:
-        return given
-    if address.get_backend_name() != "sqlite":
-        remedy = "The file is made if it does not exist; keep a copy of it."
-        errors.refuse("database", "secret", "given for PostgreSQL, as --secret FILE", None, remedy)
-    return Path(f"{address.database}.secret")
+def _mechanism_of(campaign: Campaign) -> dict[str, Any]:
+    """Return the row of a round: its mechanism, and the encoder for browsers if it has one."""
+    mechanism = campaign.mechanism
+    return {
+        "campaign": campaign.id,
+        "number": campaign.round,
+        "fingerprint": campaign.fingerprint,
+        "artifact": artifact.pack(mechanism),
+        "encoder": mechanism.onnx() if hasattr(mechanism, "onnx") else None,
+    }
 
 
 def _text(moment: datetime | None) -> str | None:

@@ -8,9 +8,11 @@ from threading import Lock
 from typing import Any
 
 from tacit.apps.service import results
+from tacit.apps.service.campaign import Campaign
+from tacit.apps.service.keeping import Status
 from tacit.apps.service.problems import Problem
 from tacit.apps.service.store import Store
-from tacit.privacy import errors
+from tacit.privacy import artifact, errors
 
 OLDEST = 60.0
 """Seconds after which results are recomputed: another process may have withdrawn an answer."""
@@ -66,17 +68,54 @@ class Summaries:
     def _compute(self, name: str, now: Any, confidence: float) -> dict[str, Any]:
         campaign, reports = self.store.campaign(name), self.store.reports(name)
         summary = results.summarize(
-            campaign, reports, self.store.votes(name), now.model, confidence=confidence
+            campaign,
+            reports,
+            self.store.votes(name),
+            now.model,
+            confidence=confidence,
+            shift=self._learned_shift(campaign, now),
         )
         return {**summary, "minimum": campaign.minimum}
+
+    def _learned_shift(self, campaign: Campaign, now: Status) -> float | None:
+        """Return the p-value that a model of partitions was learned with.
+
+        Whether people resemble the in-house rows is tested where these rows are.
+        """
+        if now.model is None or not campaign.adaptive:
+            return None
+        return float(artifact.unpack(self.store.model(campaign.id)).shift_.p_value)
 
     def learn(self, name: str) -> dict[str, Any]:
         """Learn a model from the reports so far, and publish it."""
         with self._lock:
             if self.store.status(name).votes:
                 raise Problem("votes-exist")
-            reports = self.store.reports(name)
-            if not reports.labelled:
-                detail = "A model is learned from labels, and this campaign collects none."
+            campaign = self.store.campaign(name)
+            _must_be_labelled(campaign)
+            if campaign.adaptive:
+                detail = (
+                    "A model of partitions is learned with in-house rows, where these are. Run "
+                    "tacit campaign learn with --inhouse FILE."
+                )
                 raise Problem("bad-request", detail)
+            (reports,) = self.store.reports(name)
             return self.store.publish(name, results.learn(reports), len(reports))
+
+    def publish(self, name: str, content: bytes) -> dict[str, Any]:
+        """Publish a model that was learned elsewhere from reports of this campaign's rounds."""
+        model = artifact.unpack(content, "model")
+        if getattr(model, "kind", None) != "proportions":
+            detail = "The model must be one of partitions. Others are learned on the server."
+            raise Problem("bad-request", detail)
+        self.store.round_of(name, artifact.fingerprint(model.mechanism_))
+        _must_be_labelled(self.store.campaign(name))
+        with self._lock:
+            self.store.campaign(name).must_be_enough(self.store.status(name).reports)
+            return self.store.publish(name, model, model.reports_)
+
+
+def _must_be_labelled(campaign: Campaign) -> None:
+    if not campaign.labelled:
+        detail = "A model is learned from labels, and this campaign collects none."
+        raise Problem("bad-request", detail)

@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sql
 
-SCHEMA = 2
+SCHEMA = 3
 """Version of the tables, raised with every change; a database of another version is refused."""
 
 REPORT, VOTE = "report", "vote"
@@ -29,7 +29,6 @@ campaigns = sql.Table(
     sql.Column("id", sql.String(16), nullable=False, unique=True),
     sql.Column("title", sql.Text, nullable=False),
     sql.Column("purpose", sql.Text, nullable=False),
-    sql.Column("fingerprint", sql.String(64), nullable=False),
     sql.Column("labelled", sql.Boolean, nullable=False),
     sql.Column("question", sql.Text),
     sql.Column("vote_epsilon", sql.Text),
@@ -40,6 +39,7 @@ campaigns = sql.Table(
     sql.Column("quota", sql.Integer),
     sql.Column("owner", sql.LargeBinary, nullable=False),  # keyed hash of the owner's key
     sql.Column("closed", sql.Boolean, nullable=False, default=False),
+    sql.Column("round", sql.SmallInteger, nullable=False, default=1),  # the latest one
     sql.Column("reports", sql.Integer, nullable=False, default=0),
     sql.Column("votes", sql.Integer, nullable=False, default=0),
     sql.Column("model_sha256", sql.String(64)),
@@ -47,12 +47,23 @@ campaigns = sql.Table(
     sql.Column("published", sql.Text),
 )
 
-# A table of its own, because a row of `campaigns` is rewritten whenever an answer is counted.
-files = sql.Table(
-    "files",
+# Tables of their own, because a row of `campaigns` is rewritten whenever an answer is counted.
+rounds = sql.Table(
+    "rounds",
     metadata,
     sql.Column("campaign", sql.String(16), primary_key=True),
-    sql.Column("name", sql.String(16), primary_key=True),  # artifact, encoder, model
+    sql.Column("number", sql.SmallInteger, primary_key=True),
+    sql.Column("fingerprint", sql.String(64), nullable=False),
+    sql.Column("artifact", sql.LargeBinary, nullable=False),
+    sql.Column("encoder", sql.LargeBinary),
+    # A report names its round by the mechanism's hash.
+    sql.UniqueConstraint("campaign", "fingerprint"),
+)
+
+models = sql.Table(
+    "models",
+    metadata,
+    sql.Column("campaign", sql.String(16), primary_key=True),
     sql.Column("content", sql.LargeBinary, nullable=False),
 )
 
@@ -71,6 +82,7 @@ answers = sql.Table(
     sql.Column("row", sql.LargeBinary, primary_key=True),
     sql.Column("campaign", sql.Integer, nullable=False),  # its number
     sql.Column("kind", sql.SmallInteger, nullable=False),  # of CODES
+    sql.Column("round", sql.SmallInteger, nullable=False, default=0),  # of a report; 0 for a vote
     # As the mechanism released it; NULL if it was withdrawn. The row itself stays, so that a later
     # answer with the same token is refused.
     sql.Column("content", sql.LargeBinary),
@@ -81,7 +93,7 @@ Given = dict[bytes, tuple[bytes, bytes]]
 """The row of each answer, mapped to the row of its invitation and the content."""
 
 _NUMBER = "(SELECT number FROM campaigns WHERE id = {})"
-_INTO = 'INSERT INTO answers ("row", campaign, kind, content) '
+_INTO = 'INSERT INTO answers ("row", campaign, kind, round, content) '
 _ONCE = ' ON CONFLICT ("row") DO NOTHING'
 _TAKES = {
     REPORT: "id = :campaign AND NOT closed AND (quota IS NULL OR reports + :more <= quota)",
@@ -91,7 +103,7 @@ _COUNT = "UPDATE campaigns SET {kind}s = {kind}s + {more} WHERE "
 
 _SQLITE_KEEP = (
     _INTO
-    + 'SELECT ?, campaign, ?, ? FROM invitations WHERE "row" = ? AND campaign = '
+    + 'SELECT ?, campaign, ?, ?, ? FROM invitations WHERE "row" = ? AND campaign = '
     + _NUMBER.format("?")
     + _ONCE
 )
@@ -99,7 +111,7 @@ _SQLITE_KEEP = (
 _SQLITE_KEEP_EVEN = (
     _INTO
     + "WITH RECURSIVE n(at) AS (SELECT 0 UNION ALL SELECT at + 1 FROM n WHERE at + 1 < :count) "
-    "SELECT substr(:rows, at * :size + 1, :size), i.campaign, :kind, "
+    "SELECT substr(:rows, at * :size + 1, :size), i.campaign, :kind, :round, "
     "substr(:contents, at * :width + 1, :width) "
     'FROM n JOIN invitations i ON i."row" = substr(:invited, at * :size + 1, :size) '
     "WHERE i.campaign = " + _NUMBER.format(":campaign") + _ONCE
@@ -115,7 +127,8 @@ _POSTGRESQL = {
     (kind, once): sql.text(
         f"WITH taking AS (SELECT number FROM campaigns WHERE {takes} FOR UPDATE), kept AS ("
         + _INTO
-        + "SELECT decode(u.\"row\", 'hex'), i.campaign, :kind, decode(u.content, 'hex') "
+        + "SELECT decode(u.\"row\", 'hex'), i.campaign, :kind, :round, "
+        "decode(u.content, 'hex') "
         "FROM taking, "
         "unnest(string_to_array(:rows, ','), string_to_array(:invited, ','), "
         "string_to_array(:contents, ',')) AS u(\"row\", invited, content), LATERAL ("
@@ -142,20 +155,23 @@ def keep(
     given: Given,
     about: str | None,
     *,
+    number: int = 0,
     all_new: bool = False,
 ) -> int:
     """Store and count contents if the campaign takes that many more; return how many were stored.
 
     A content is stored only if its token was invited, and if nothing is or was stored under its
-    row. With `all_new`, rows that are not new may raise `IntegrityError`; then nothing is stored.
+    row. `number` is the round that reports were drawn in. With `all_new`, rows that are not new may
+    raise `IntegrityError`; then nothing is stored.
     """
+    code = {"kind": CODES[kind], "round": number}
     scope = {"campaign": campaign, "more": len(given), "about": about}
     if connection.dialect.name == "postgresql":
         once = "" if all_new else _ONCE
-        return _keep_in_postgresql(connection, _POSTGRESQL[kind, once], kind, given, scope)
+        return _keep_in_postgresql(connection, _POSTGRESQL[kind, once], given, {**scope, **code})
     if connection.execute(_SQLITE_COUNT[kind], scope).rowcount != 1:
         return 0
-    stored = _keep_in_sqlite(connection, campaign, kind, given)
+    stored = _keep_in_sqlite(connection, campaign, given, code)
     if stored < len(given):
         counted = campaigns.c[f"{kind}s"]
         fewer = campaigns.update().where(campaigns.c.id == campaign)
@@ -163,11 +179,15 @@ def keep(
     return stored
 
 
-def _keep_in_sqlite(connection: sql.Connection, campaign: str, kind: str, given: Given) -> int:
+def _keep_in_sqlite(
+    connection: sql.Connection, campaign: str, given: Given, code: dict[str, int]
+) -> int:
     contents = [content for _, content in given.values()]
     statement: str = _SQLITE_KEEP
-    code = CODES[kind]
-    values: Any = [(row, code, content, who, campaign) for row, (who, content) in given.items()]
+    values: Any = [
+        (row, code["kind"], code["round"], content, who, campaign)
+        for row, (who, content) in given.items()
+    ]
     if len(set(map(len, contents))) == 1 and contents[0]:
         statement, values = (
             _SQLITE_KEEP_EVEN,
@@ -179,7 +199,7 @@ def _keep_in_sqlite(connection: sql.Connection, campaign: str, kind: str, given:
                 "invited": b"".join(who for who, _ in given.values()),
                 "contents": b"".join(contents),
                 "campaign": campaign,
-                "kind": code,
+                **code,
             },
         )
     result = connection.exec_driver_sql(statement, values, execution_options=_COUNTING)
@@ -189,12 +209,11 @@ def _keep_in_sqlite(connection: sql.Connection, campaign: str, kind: str, given:
 def _keep_in_postgresql(
     connection: sql.Connection,
     statement: sql.TextClause,
-    kind: str,
     given: Given,
     scope: dict[str, Any],
 ) -> int:
     invited, contents = zip(*given.values(), strict=True)
     parts = {"rows": given, "invited": invited, "contents": contents}
     words = {name: ",".join(map(bytes.hex, part)) for name, part in parts.items()}
-    result = connection.execute(statement, {**scope, **words, "kind": CODES[kind]})
+    result = connection.execute(statement, {**scope, **words})
     return int(result.scalar_one())

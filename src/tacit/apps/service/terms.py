@@ -49,9 +49,9 @@ def epsilon(campaign: Campaign) -> float:
 
 
 def _settings(described: dict[str, Any]) -> dict[str, Any]:
-    names = ("id", "title", "purpose", "labelled", "vote_epsilon", "minimum", "quota")
-    kinds = [type(described[name]) for name in names[:4]]
-    if kinds != [str, str, str, bool]:
+    names = ("id", "title", "purpose", "labelled", "round", "vote_epsilon", "minimum", "quota")
+    kinds = [type(described[name]) for name in names[:5]]
+    if kinds != [str, str, str, bool, int]:
         raise TypeError
     times = {
         name: described[name] and datetime.fromisoformat(described[name])

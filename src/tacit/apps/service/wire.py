@@ -57,13 +57,13 @@ class ReportForm:
 
     def __init__(self, mechanism: Any, channel: ReportChannel) -> None:
         self.mechanism, self.channel = mechanism, channel
-        self._sets = channel.symbols
+        self._compact = channel.report_bytes is not None
 
     def pack(self, answers: Sequence[Any]) -> list[bytes]:
-        if self._sets is not None:
-            columns = _columns(answers, ["symbols"])
+        if self._compact:
+            columns = _columns(answers, list(self.channel.forms()))
             with _refused(self.refusal):
-                return _rows(self._sets.to_bytes(columns["symbols"]))
+                return _rows(self.channel.to_bytes(columns))
         columns = _columns(answers, _names(answers[0]))
         with _refused(self.refusal):
             self.channel.check(columns)
@@ -78,9 +78,9 @@ class ReportForm:
 
     def reports(self, contents: Sequence[bytes], release: str) -> Reports:
         """Return all reports, at least one, as a release of this name."""
-        if self._sets is not None:
+        if self._compact:
             wire = np.frombuffer(b"".join(contents), np.uint8).reshape(len(contents), -1)
-            columns: Columns = {"symbols": self._sets.from_bytes(wire)}
+            columns = self.channel.from_bytes(wire)
         else:
             answers = [json.loads(content) for content in contents]
             columns = _columns(answers, _names(answers[0]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -88,7 +89,7 @@ class ProportionsClassifier(Stored):
             mechanism.vectors(self.inhouse) if taught else mechanism.synthetic_vectors(self.seed)
         )
         parts = self._parts(rounds, vectors)
-        self._pooled = _pooled(rounds)
+        self._pooled = pooled(rounds)
         self.mixture_ = _fitted(parts, vectors, rounds, self.seed)
         self.mechanism_, self.classes_ = last.mechanism, classes
         self.reports_, self.guarantee_ = sum(map(len, rounds)), last.guarantee
@@ -203,6 +204,7 @@ class ProportionsClassifier(Stored):
         """Return JSON-ready parameters and arrays."""
         parameters, arrays = parts_of(self)
         parameters["mixture"], own = self.mixture_.parts()
+        parameters["shift"] = asdict(self.shift_)
         return parameters, {**arrays, **codec.nested(own, "mixture")}
 
     @classmethod
@@ -217,6 +219,7 @@ class ProportionsClassifier(Stored):
             made.mixture_ = field.Field.from_parts(own)
         else:
             made.mixture_ = mixture.Mixture.from_parts(told, own)
+        made.shift_ = ShiftTest(**parameters["shift"])
         return made
 
 
@@ -247,7 +250,7 @@ def _by_partition(reports: Reports) -> list[Evidence]:
     ]
 
 
-def _pooled(rounds: Sequence[Reports]) -> Evidence:
+def pooled(rounds: Sequence[Reports]) -> Evidence:
     """Put the reports of all partitions together: they agree on labels, though not on cells."""
     channel = rounds[0].channel
     assert isinstance(channel, PartitionedChannel)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tacit.apps.cli.campaign import learning
 from tacit.apps.cli.campaign.participants import OwnerKey, Url, connected
 from tacit.apps.cli.console import (
     accuracy_cells,
@@ -133,7 +134,7 @@ def register(app: typer.Typer) -> None:
         "tacit campaign create for-people --title Digits --db sqlite:///campaign.db",
     )(create)
     command(app, panel, f"tacit campaign invite {url} --count 100 --out links.txt")(invite)
-    command(app, panel, f"tacit campaign learn {url}")(learn)
+    learning.register(app, panel, url)
     command(app, panel, f"tacit campaign results {url}")(results)
     command(app, panel, f"tacit campaign reports {url} --out reports.parquet")(reports)
     command(app, panel, f"tacit campaign close {url}")(close)
@@ -259,12 +260,6 @@ def invite(
     print_values({"invitations": len(links), "written": str(out)}, as_json, "Invited")
 
 
-def learn(url: Url, key: OwnerKey = None, as_json: AsJson = False) -> None:
-    """Learn a model from the reports so far, and publish it for people to vote on."""
-    with connected(url, key=key) as client:
-        print_values(client.learn(), as_json, "Model learned and published")
-
-
 def results(
     url: Url,
     key: OwnerKey = None,
@@ -280,11 +275,19 @@ def results(
     _print_results(summary)
 
 
-def reports(url: Url, out: Out, key: OwnerKey = None, as_json: AsJson = False) -> None:
+def reports(
+    url: Url,
+    out: Out,
+    key: OwnerKey = None,
+    number: Annotated[
+        int | None, typer.Option("--round", help="Round of the reports, if there are several.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Download all reports as a file, for tacit collect learn and tacit account explain."""
     must_be_new(out)
     with connected(url, key=key) as client:
-        client.download_reports(out)
+        client.download_reports(out, number)
     print_values({"written": str(out)}, as_json, "Downloaded")
 
 
@@ -319,12 +322,9 @@ def _opened(db: str, secret: Path | None) -> Iterator[Store]:
 
 def _mechanism(directory: Path) -> Any:
     """Load the mechanism and check it before a database is created for it."""
-    from tacit.apps.service.campaign import must_be_served
     from tacit.privacy import artifact
 
-    mechanism = must_have(artifact.load(directory), "release", directory).shared("collection")
-    must_be_served(mechanism)
-    return mechanism
+    return must_have(artifact.load(directory), "release", directory).shared("collection")
 
 
 def _campaign(
@@ -338,7 +338,7 @@ def _campaign(
     for known in store.campaigns():
         if (known.fingerprint, known.title) == (fingerprint, settings.title):
             _must_be_the_same(known, given)
-            return known, None
+            return store.current(known.id), None
     defaults = {"purpose": _DEFAULT_PURPOSE, "labelled": mechanism.classes is not None}
     return store.create(mechanism, title=settings.title, **(defaults | given))
 

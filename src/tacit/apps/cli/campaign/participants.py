@@ -15,7 +15,7 @@ import typer
 from tacit.apps.cli.console import REFUSED, must_exist, print_text, print_values
 from tacit.apps.cli.files import rows_progress
 from tacit.apps.cli.groups import command
-from tacit.apps.cli.options import SETTINGS, AsJson
+from tacit.apps.cli.options import SETTINGS, AsJson, InhousePublic
 from tacit.data.tables import naming, words_of
 from tacit.privacy import errors
 
@@ -98,7 +98,7 @@ def take_part(
             return print_values({"withdrawn": True}, as_json, "Withdrawn")
         person = _Person(client, _token(token, client), vote)
         terms = client.terms()
-        _must_agree(terms, at_most, mechanism)
+        _must_agree(terms, at_most, mechanism, person)
         if not person.drawn:
             client.must_be_unused(person.token, person.kind)
             if data is None:
@@ -131,6 +131,10 @@ def crowd(
     ] = False,
     batch: Annotated[int, typer.Option(help="Answers per request.")] = 100,
     single: Annotated[bool, typer.Option("--single", help="Send one answer per request.")] = False,
+    rounds: Annotated[
+        int, typer.Option(help="Rounds that they report in; later ones have adapted cells.")
+    ] = 1,
+    inhouse_public: InhousePublic = False,
     as_json: AsJson = False,
 ) -> None:
     """Try a campaign out with simulated people: each row of a data set takes part over HTTP.
@@ -143,7 +147,15 @@ def crowd(
     dataset = datasets.load(data, schema)
     with connected(url, key=key) as client, rows_progress(people) as advance:
         result = crowds.run(
-            client, dataset, people, vote=vote, batch=batch, single=single, advance=advance
+            client,
+            dataset,
+            people,
+            vote=vote,
+            batch=batch,
+            single=single,
+            rounds=rounds,
+            inhouse_public=inhouse_public,
+            advance=advance,
         )
     values = result.to_dict()
     print_values(
@@ -185,15 +197,19 @@ def _token(given: str | None, client: Client) -> str:
     return token.strip()
 
 
-def _must_agree(terms: Campaign, at_most: float | None, mechanism: str | None) -> None:
+def _must_agree(
+    terms: Campaign, at_most: float | None, mechanism: str | None, person: _Person
+) -> None:
     """Refuse terms that exceed what the person has decided beforehand."""
     from tacit.apps.service.terms import epsilon
 
     where, remedy, cost = "take-part", "Nothing was drawn.", epsilon(terms)
     if at_most is not None and not cost <= errors.positive(where, "--at-most", at_most):
         errors.refuse(where, "ε of report and vote", f"at most {at_most}", cost, remedy)
-    if mechanism is not None and mechanism.lower() != terms.fingerprint:
-        errors.refuse(where, "the mechanism", mechanism, terms.fingerprint, remedy)
+    # A report that was drawn in an earlier round is of that round's mechanism.
+    used = person.stored.about if person.stored and not person.vote else terms.fingerprint
+    if mechanism is not None and mechanism.lower() != used:
+        errors.refuse(where, "the mechanism", mechanism, used, remedy)
 
 
 def _show(terms: Campaign, vote: bool, folder: Path) -> None:
@@ -211,10 +227,14 @@ def _show(terms: Campaign, vote: bool, folder: Path) -> None:
         "",
         f"  - To be sent now: {now}.",
         *([f"  - The same token also allows {later}."] if later else []),
-        f"  - Mechanism: {terms.mechanism.kind}, SHA-256 {terms.fingerprint}",
+        f"  - Mechanism: {terms.mechanism.kind}{_round(terms)}, SHA-256 {terms.fingerprint}",
         f"  - Stored in {folder}: what was drawn, so that it is not drawn twice. Never the row.",
     ]
     print_text("\n".join([*lines, "", terms.certificate.explain()]))
+
+
+def _round(terms: Campaign) -> str:
+    return f" (round {terms.round})" if terms.adaptive else ""
 
 
 class _Person:
@@ -223,7 +243,8 @@ class _Person:
     def __init__(self, client: Client, token: str, vote: bool) -> None:
         self.client, self.token, self.vote = client, token, vote
         self.kind = "vote" if vote else "report"
-        self.drawn = client.kept.find(client.address.campaign, token, self.kind) is not None
+        self.stored = client.kept.find(client.address.campaign, token, self.kind)
+        self.drawn = self.stored is not None
 
     def answer(self, terms: Campaign, data: Path | None, label: str | None) -> dict[str, Any]:
         """Draw an answer if none was drawn before, and send it."""

@@ -16,14 +16,20 @@ from tacit.apps.cli.files import (
     read_schema,
 )
 from tacit.apps.cli.groups import command
-from tacit.apps.cli.options import AsJson, CentralDelta, Data, Device, InhousePublic, Out
+from tacit.apps.cli.options import (
+    MOST_ROWS,
+    AsJson,
+    CentralDelta,
+    Data,
+    Device,
+    InhousePublic,
+    Out,
+    Seed,
+)
 from tacit.data.tables import naming
 from tacit.privacy import errors
 
 KINDS = ("codebook", "partitions", "vlm", "gaussian", "direct")
-MOST_ROWS = 200_000
-
-Seed = Annotated[int, typer.Option(help="Seed of what is learned in-house; the noise has none.")]
 
 
 def register(app: typer.Typer) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.apps.cli.collect.mechanisms import MOST_ROWS, Seed, must_take_all
+from tacit.apps.cli.collect.mechanisms import must_take_all
 from tacit.apps.cli.console import print_json, print_table, print_values
 from tacit.apps.cli.files import (
     described,
@@ -18,7 +18,16 @@ from tacit.apps.cli.files import (
     warnings_on_stderr,
 )
 from tacit.apps.cli.groups import command
-from tacit.apps.cli.options import AsJson, CentralDelta, Data, Device, InhousePublic, Out
+from tacit.apps.cli.options import (
+    MOST_ROWS,
+    AsJson,
+    CentralDelta,
+    Data,
+    Device,
+    InhousePublic,
+    Out,
+    Seed,
+)
 from tacit.data.tables import naming, words_of
 from tacit.privacy import errors
 

@@ -1,9 +1,10 @@
 /* The channels, which draw everything that leaves the browser; each can state its exact law. */
 
 import { Cost } from "./odds.js";
-import { TOTAL, bernoulli, discreteLaplace, subset } from "./randomness.js";
+import { TOTAL, bernoulli, discreteLaplace, subset, uniformBelow } from "./randomness.js";
 
 const MOST = 2 ** 32;  // categories that can be drawn from
+const MOST_PARTITIONS = 2 ** 16;
 
 /** Refuses a description that is not a valid law: its cost could not be computed. */
 function must(holds, what) {
@@ -81,6 +82,32 @@ export class SubsetSelection {
   }
 }
 
+/** A category of each partition in; a partition, and a set of its categories, out.
+ *
+ * The partition is drawn uniformly, whatever the categories are, so that it says nothing about them.
+ */
+export class Partitioned extends SubsetSelection {
+  constructor({ partitions, law }) {
+    super(law);
+    this.partitions = partitions;
+    must(wholeFrom(1, partitions, MOST_PARTITIONS), "partitions");
+  }
+
+  release(categories, rng) {
+    if (categories.length !== this.partitions) throw new Error("channel: there must be one category per partition.");
+    // All of them are checked, so that an error does not depend on the partition that is drawn.
+    categories.forEach((category) => within(category, this.categories));
+    const partition = uniformBelow(this.partitions, rng);
+    return { partition, symbols: super.release(categories[partition], rng) };
+  }
+
+  /** P(partition, set | categories) as [numerator, denominator]. */
+  probability({ partition, symbols }, categories) {
+    const [top, bottom] = super.probability(symbols, categories[partition]);
+    return [top, bottom * BigInt(this.partitions)];
+  }
+}
+
 /** A category in, a category out: the true one with weight `keep`, each other one with `other`. */
 export class RandomizedResponse {
   constructor({ categories, keep, other }) {
@@ -133,6 +160,7 @@ export class DiscreteLaplace {
 const KINDS = {
   __proto__: null,  // otherwise the names of every object's properties would be kinds
   "subset-selection": SubsetSelection,
+  partitions: Partitioned,
   "randomized-response": RandomizedResponse,
   "discrete-laplace": DiscreteLaplace,
 };
@@ -140,5 +168,6 @@ const KINDS = {
 /** Makes the channel that a server describes, which must be of one of these kinds. */
 export function channelOf(described, kinds = Object.keys(KINDS)) {
   must(kinds.includes(described?.kind), "kind");
+  if (described.kind === "partitions") must(described.law?.kind === "subset-selection", "kind");
   return new KINDS[described.kind](described);
 }

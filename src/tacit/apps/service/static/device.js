@@ -79,30 +79,54 @@ function labelOf(law, { labelled, classes }) {
   return flip;
 }
 
-/** A codeword, or a codeword with a label, as one symbol through subset selection. */
-class Codebook {
-  constructor(described, graph) {
+/** A codeword, or a codeword with a label, as one symbol of a set. */
+class Symbols {
+  constructor(described, graph, kinds) {
     this.graph = graph;
-    this.channel = channelOf(described.channel, SETS);
+    this.channel = channelOf(described.channel, kinds);
     this.classes = described.labelled ? described.classes.length : 1;
     this.codewords = described.codewords;
     mustFit(Number.isSafeInteger(this.codewords) && this.channel.categories === this.codewords * this.classes);
-    this.prototypes = bytesOf(described.prototypes);
-    this.width = this.prototypes.length / described.codewords;
-    mustFit(Number.isSafeInteger(this.width));
   }
 
   get cost() {
     return this.channel.cost;
   }
 
+  symbol(codeword, label) {
+    return codeword * this.classes + (label ?? 0);
+  }
+}
+
+/** Several ways to divide rows into cells; a report names one way, and a set of its symbols. */
+class Partitions extends Symbols {
+  constructor(described, graph) {
+    super(described, graph, ["partitions"]);
+    this.partitions = this.channel.partitions;
+  }
+
+  /** Returns the cell of a row in every partition. */
+  encode(row) {
+    return Array.from(this.graph.run(row).data);
+  }
+
+  release(cells, label, rng) {
+    return this.channel.release(cells.map((cell) => this.symbol(cell, label)), rng);
+  }
+}
+
+/** One set of codewords, each with a picture or a typical row. */
+class Codebook extends Symbols {
+  constructor(described, graph) {
+    super(described, graph, SETS);
+    this.prototypes = bytesOf(described.prototypes);
+    this.width = this.prototypes.length / described.codewords;
+    mustFit(Number.isSafeInteger(this.width));
+  }
+
   /** Returns the codeword of a row. */
   encode(row) {
     return this.graph.run(row).data[0];
-  }
-
-  symbol(codeword, label) {
-    return codeword * this.classes + (label ?? 0);
   }
 
   /** Draws the columns of one report. */
@@ -208,7 +232,8 @@ function placesOf({ schema, channel }) {
   return { numbers: numbers.length, indicated, places };
 }
 
-const KINDS = { __proto__: null, latent: Latent, features: Features, "subset-selection": Codebook };
+const KINDS = { __proto__: null, latent: Latent, features: Features, partitions: Partitions,
+  "subset-selection": Codebook };
 
 /** Rounds to the nearest whole number, halves to the even one. */
 function evenly(value) {

@@ -252,6 +252,7 @@ export const OPERATORS = {
   Relu: unary((value) => (value < 0 ? 0 : value)),
   LeakyRelu: ([x], { alpha = 0.01 }) => unary((value) => (value < 0 ? alpha * value : value))([x]),
   Elu: ([x], { alpha = 1 }) => unary((value) => (value < 0 ? alpha * Math.expm1(value) : value))([x]),
+  Clip: ([x, low, high]) => unary((value) => Math.min(Math.max(value, low.data[0]), high.data[0]))([x]),
   IsNaN: unary(Number.isNaN, Uint8Array),
   Cast: unary(Number, Float32Array),
   Shape: ([x]) => tensor([x.dims.length], Float64Array.from(x.dims)),

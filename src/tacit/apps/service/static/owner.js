@@ -21,7 +21,7 @@ async function counts() {
   const wanted = campaign.quota ? ` of ${campaign.quota.toLocaleString("en")}` : "";
   find("reports").replaceChildren(campaign.reports.toLocaleString("en"), make("small", {}, wanted));
   find("votes").textContent = campaign.vote_epsilon === null ? "None" : campaign.votes.toLocaleString("en");
-  find("state").textContent = STATES[campaign.state];
+  find("state").textContent = STATES[campaign.state] + (campaign.round > 1 ? `, round ${campaign.round}` : "");
   find("cost").replaceChildren(cost(campaign.total_epsilon),
     make("small", {}, `changes odds by a factor of at most ${factor(campaign.total_epsilon)}`));
   if (!find("explanation").firstChild) find("explanation").append(...explained(campaign.explanation));
@@ -110,7 +110,10 @@ function chart(name, entries, most = reach(entries)) {
 function model({ accuracy, votes, minimum }) {
   const published = campaign.model;
   find("model-box").hidden = !campaign.labelled;
-  find("learn").hidden = votes > 0 || campaign.state === "closed" && published !== null;
+  const elsewhere = campaign.artifact.kind === "partitions";
+  find("learn").hidden = elsewhere || votes > 0 || campaign.state === "closed" && published !== null;
+  find("commands").hidden = !elsewhere;
+  if (elsewhere) commands(votes);
   find("learn").textContent = published === null ? "Learn and publish" : "Learn again";
   find("model-text").textContent = modelText(published, votes, accuracy === null ? minimum : null);
   find("accuracy-box").hidden = accuracy === null;
@@ -182,9 +185,34 @@ async function invite() {
 
 const FILES = { "reports.parquet": "reports.parquet", certificate: "certificate.json", model: "model.safetensors" };
 
+/** Shows how to learn with in-house rows, which are not on this server. */
+function commands(votes) {
+  const rest = `${location.origin}/c/${id} --inhouse FILE --label COLUMN --inhouse-public`;
+  const parts = [
+    ...(votes ? [] : [`# learn and publish a model\ntacit campaign learn ${rest}`]),
+    ...(campaign.state === "closed" ? [] : [`# open the next round\ntacit campaign next ${rest}`])];
+  find("commands").hidden = parts.length === 0;
+  find("command-lines").textContent = parts.join("\n\n");
+}
+
+/** Saves the reports of each round in a file of its own: each has a mechanism of its own. */
+async function everyRound() {
+  const saved = [];
+  for (let round = 1; round <= campaign.round; round++) {
+    try {
+      save(`reports-${round}.parquet`, await api.bytes(`/reports.parquet?round=${round}`), "application/octet-stream");
+      saved.push(`reports-${round}.parquet`);
+    } catch (error) {
+      if (error.body?.round !== round) throw error;  // a round without reports
+    }
+  }
+  say(`Saved as ${saved.join(" and ")}.`);
+}
+
 async function download(file) {
+  if (file === "reports.parquet" && campaign.round > 1) return everyRound();
   save(FILES[file], await api.bytes(`/${file}`), "application/octet-stream");
-  say(`Saved as ${FILES[file]}.`);
+  return say(`Saved as ${FILES[file]}.`);
 }
 
 async function close() {

@@ -35,9 +35,12 @@ async function begin() {
   mustBeSecure();
   id = campaignId();
   const open = new Api(id);
-  [campaign, described] = await Promise.all([open.json(""), open.json("/device", { keep: "default" })]);
+  campaign = await open.json("");
   if (campaign.id !== id) throw new Error("The server describes another survey. Nothing was sent. Try again later.");
-  if (usable()) device = await deviceOf(described, described.encoder && (await open.bytes("/encoder")));
+  // The round is named, because the next one may begin between two requests.
+  const round = `?round=${Number(campaign.round)}`;
+  described = await open.json(`/device${round}`, { keep: "default" });
+  if (usable()) device = await deviceOf(described, described.encoder && (await open.bytes(`/encoder${round}`)));
   mustAgree(campaign, described, device);
   describe();
   if (token === null) return arrive();
@@ -48,6 +51,13 @@ async function begin() {
     throw error;
   }
 }
+
+/** Whether a page can run the models that are learned from such reports. */
+const runsModels = () => campaign.artifact.kind !== "partitions";
+
+/** Returns what to type on a computer on which Tacit is installed. */
+const command = (more = "") => make("code", {},
+  `tacit campaign take-part ${location.origin}/c/${id} --token YOUR-CODE --data row.csv ${more}`.trim());
 
 const usable = () => described.channel !== null && askable(described.schema);
 
@@ -101,11 +111,10 @@ function describe() {
   }
   find("limits").replaceChildren(...lines(campaign.certificate.not_protected));
   find("explanation").replaceChildren(...explained(campaign.explanation));
-  find("certificate").href = `/v1/campaigns/${id}/certificate`;
+  find("certificate").href = `/v1/campaigns/${id}/certificate?round=${Number(campaign.round)}`;
   find("elsewhere").hidden = usable();
   find("elsewhere").replaceChildren(
-    "A browser cannot take part in this survey. Use a computer on which Tacit is installed: ",
-    make("code", {}, `tacit campaign take-part ${location.origin}/c/${id} --token YOUR-CODE --data row.csv`));
+    "A browser cannot take part in this survey. Use a computer on which Tacit is installed: ", command());
 }
 
 // --- an answer ----------------------------------------------------------------------------------
@@ -236,7 +245,11 @@ function invite() {
   find("vote-box").hidden = campaign.vote_epsilon === null || !(voted || reported);
   if (find("vote-box").hidden) return;
   find("vote-text").textContent = voteState(kept.all, campaign.model, used.vote);
-  find("vote").hidden = Boolean(done) || campaign.model === null || !usable() || campaign.state === "closed";
+  const here = usable() && runsModels();
+  find("vote").hidden = Boolean(done) || campaign.model === null || !(here || voted) || campaign.state === "closed";
+  find("vote-elsewhere").hidden = Boolean(done) || voted || campaign.model === null || here || campaign.state === "closed";
+  find("vote-elsewhere").replaceChildren("A browser cannot run this model. Vote on a computer on which Tacit is installed: ",
+    command("--vote"));
   find("vote").textContent = voted ? "Send it again" : "Try the model";
   find("vote-receipt").hidden = !voteReceipt || Boolean(voteWithdrawn);
   find("vote-receipt").textContent = voteReceipt ?? "";

@@ -10,7 +10,7 @@ const SHOWN = 4, MOST_TILES = 6, MOST_LINES = 3;
 /** Makes elements that show a few example reports of this answer. */
 export function examples(device, described, answer) {
   const rng = new SystemEntropy(), encoded = device.encode(answer.row);
-  const show = { latent: latentOf, features: featuresOf }[described.channel.kind] ?? setOf;
+  const show = { latent: latentOf, features: featuresOf, partitions: wayOf }[described.channel.kind] ?? setOf;
   return Array.from({ length: SHOWN }, (_, at) => {
     const report = device.release(encoded, answer.label, rng);
     return make("li", {}, make("span", { class: "count" }, `Example ${at + 1}`),
@@ -41,6 +41,19 @@ function setOf({ symbols }, device, described, encoded, answer) {
   const more = symbols.length - shown.length;
   if (more > 0) tiles.push(make("span", { class: "more" }, `and ${more} more`));
   return make("div", { class: "tiles" }, ...tiles);
+}
+
+/** Names the way of sorting, and groups and choices in it. */
+function wayOf({ partition, symbols }, device, described, encoded, answer) {
+  const mine = device.symbol(encoded[partition], answer.label);
+  const shown = someOf(symbols, mine, MOST_TILES).map((symbol) => {
+    const label = described.classes?.[symbol % device.classes];
+    const name = `group ${Math.floor(symbol / device.classes) + 1}${label === undefined ? "" : ` with “${label}”`}`;
+    return make("li", {}, name, ...(symbol === mine ? [" ", make("strong", {}, "yours")] : []));
+  });
+  const more = symbols.length - shown.length;
+  if (more > 0) shown.push(make("li", { class: "more" }, `and ${more} more`));
+  return make("div", { class: "way" }, `Way ${partition + 1} of ${device.partitions}:`, make("ul", {}, ...shown));
 }
 
 /** Picks a few symbols at random, and always the person's own if it is there; the first few would look alike. */

@@ -64,6 +64,11 @@ const surer = (prior, epsilon, source) => `Someone who is ${percent(prior)} sure
   + `most ${believed(prior, epsilon)} sure from ${source}.`;
 
 function sent(image, device) {
+  if (device?.partitions) {
+    return `${inWays(device)} Your browser picks one of these ways at random, without looking at your answers, and `
+      + `finds your group in it. It then sends the number of the way, and a list of groups${device.classes > 1
+        ? " with choices" : ""} that is chosen at random, to ${location.host}. Yours may or may not be on the list.`;
+  }
   if (device?.channel) {
     const samples = image ? "sample drawings" : "groups of similar answers";
     return `Your browser finds which of ${device.codewords} ${samples} is closest to yours. It then sends a list, `
@@ -72,6 +77,10 @@ function sent(image, device) {
   return `Your browser turns your ${image ? "drawing" : "answers"} into a few numbers, adds random noise to them, and `
     + `sends the result to ${location.host}.`;
 }
+
+/** Describes partitions. One way has nothing to be picked from. */
+const inWays = ({ partitions, codewords }) => (partitions === 1 ? "There is one way"
+  : `There are ${partitions} different ways`) + ` to sort answers into ${codewords} groups of similar ones.`;
 
 /** Returns why nobody can take part now, or undefined. */
 export function closed({ state, opens }) {
@@ -95,12 +104,14 @@ export function conclusions(device, described) {
   ];
 }
 
-function ofSets({ channel, codewords }, { classes, schema }) {
+function ofSets({ channel, codewords, partitions }, { classes, schema }) {
   const [own, other] = channel.chances, { size, categories } = channel;
   const unit = schema.image ? "sample" : "group";
   const things = classes ? `combinations of ${unit} and choice` : `${unit}s`;
   const count = classes?.length ?? codewords;
   return [
+    ...(partitions > 1 ? [`Which of the ${partitions} ways a report is about says nothing about you: it is picked at `
+      + "random, each equally often."] : []),
     `A report names ${size} of ${categories.toLocaleString("en")} ${things}. It names yours ${percent(own)} of the `
       + `time, and each other one ${percent(other)} of the time.`,
     guess(channel.guess(count), count, classes ? "choice" : unit),
