@@ -89,9 +89,7 @@ def from_binary(batches: list[bytes]) -> tuple[Bytes, Integers]:
     return planes.transpose(0, 2, 1).reshape(len(records), -1), _labels(records[:, 0])
 
 
-def from_package(
-    images: list[Path | None], labels: list[Path | None]
-) -> tuple[Bytes, Integers]:
+def from_package(images: list[Path | None], labels: list[Path | None]) -> tuple[Bytes, Integers]:
     """Read the PNG files of the npm package: each of their rows is one photograph."""
     from PIL import Image
 

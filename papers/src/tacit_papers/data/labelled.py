@@ -1,8 +1,8 @@
 """Rows with one label each, and how many of them are in-house and how many belong to people.
 
-A table comes from a user's file, or from a *packed* file, which also states label and sizes: Parquet
-for tables, NumPy's npz for pictures. Packed files carry tables to machines on which their packages
-and published files are not installed.
+A table comes from a user's file, or from a *packed* file, which also states label and sizes:
+Parquet for tables, NumPy's npz for pictures. Packed files carry tables to machines on which their
+packages and published files are not installed.
 """
 
 from __future__ import annotations

@@ -191,4 +191,3 @@ SOURCES: dict[str, Source] = {
 """All tables, and then pictures."""
 
 NAMES = tuple(SOURCES)
-

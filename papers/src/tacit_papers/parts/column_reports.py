@@ -24,23 +24,28 @@ from tacit.privacy.mechanisms import RandomizedResponse
 from tacit.privacy.randomness import Seeded
 from tacit_papers.parts.table_case import Case, Floats, bounds, checked, flat
 
-BINS = 4
-"""Bins of a number, by in-house quartiles; of a category, the most frequent ones and all others."""
+FEW, MANY = 2, 4
+"""Bins of a column below ε = 4 and from there on: of a number by in-house quantiles, of a category
+the most frequent values and all others. Chosen on tables that were tuned on."""
+
+ENOUGH = 4.0
 
 
 @dataclass(frozen=True)
 class Bins:
     """How columns are binned: edges of numbers, and the bin of each category."""
 
+    count: int
     edges: Floats
     places: list[Integers]
 
     @classmethod
-    def fit(cls, rows: Rows) -> Bins:
-        """Read quartiles and frequent categories off in-house rows."""
-        levels = np.arange(1, BINS) / BINS
+    def fit(cls, rows: Rows, count: int) -> Bins:
+        """Read quantiles and frequent categories off in-house rows."""
+        levels = np.arange(1, count) / count
         edges = np.nanquantile(rows.numbers.astype(np.float64), levels, axis=0).T
-        return cls(edges.reshape(-1, BINS - 1), [_places(codes) for codes in rows.codes.T])
+        words = [_places(codes, count) for codes in rows.codes.T]
+        return cls(count, edges.reshape(-1, count - 1), words)
 
     def __call__(self, rows: Rows) -> Integers:
         """Return the bin of every column of every row; a missing number is in the first bin."""
@@ -53,10 +58,10 @@ class Bins:
         return np.stack([*numbers, *words], axis=1).astype(np.int64)
 
 
-def _places(codes: Integers) -> Integers:
+def _places(codes: Integers, bins: int) -> Integers:
     counts = np.bincount(codes[codes >= 0], minlength=1)
-    places = np.full(len(counts) + 1, BINS - 1, np.int64)
-    frequent = np.argsort(-counts, kind="stable")[: BINS - 1]
+    places = np.full(len(counts) + 1, bins - 1, np.int64)
+    frequent = np.argsort(-counts, kind="stable")[: bins - 1]
     places[frequent] = np.arange(len(frequent))
     return places
 
@@ -66,12 +71,12 @@ def probabilities(case: Case, epsilon: float, seed: int) -> Floats:
     rng = np.random.default_rng([seed, 1])
     given = bounds(flat(case.inhouse))
     inhouse, people, test = checked(given, case.inhouse, case.people, case.test)
-    binned = Bins.fit(inhouse)
+    binned = Bins.fit(inhouse, FEW if epsilon < ENOUGH else MANY)
     seen = binned(people)
     column = rng.integers(seen.shape[1], size=len(seen))
     joint = seen[np.arange(len(seen)), column] * case.classes + case.labels
-    values = BINS * case.classes
-    mechanism = RandomizedResponse(epsilon=epsilon, k=values)
+    values = binned.count * case.classes
+    mechanism = RandomizedResponse(epsilon=epsilon, categories=values)
     reports = np.asarray(mechanism.release(joint, Seeded(rng)))
     counts = np.zeros((seen.shape[1], values))
     np.add.at(counts, (column, reports), 1.0)
@@ -89,12 +94,12 @@ def debiased(counts: Floats, epsilon: float) -> tuple[Floats, Floats]:
 def _naive_bayes(
     counts: Floats, deviation: Floats, bins: Integers, classes: int
 ) -> npt.NDArray[np.float64]:
-    table = counts.reshape(len(counts), BINS, classes)
+    table = counts.reshape(len(counts), -1, classes)
     by_class = np.clip(table.sum(axis=(0, 1)), 1.0, None)
     prior = by_class / by_class.sum()
     spread = np.clip(table.sum(axis=2), 0.0, None) + 1e-9
     spread /= spread.sum(axis=1, keepdims=True)
-    pseudo = deviation * math.sqrt(BINS) + 1.0
+    pseudo = deviation * math.sqrt(table.shape[1]) + 1.0
     smooth = np.clip(table, 0.0, None) + pseudo[:, :, None] * spread[:, :, None]
     evidence = np.log(np.clip(smooth, 1e-9, None) / smooth.sum(axis=1, keepdims=True))
     evidence -= np.log(spread)[:, :, None]

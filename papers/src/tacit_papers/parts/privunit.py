@@ -149,10 +149,10 @@ def _vectors(case: Case, seed: int) -> list[Floats]:
 
 
 def ridge(moments: Floats, mean: Floats, variance: float) -> Floats:
-    """Return weights (d, classes); the penalty has the least estimated risk.
+    r"""Return weights (d, classes); the penalty has the least estimated risk.
 
-    With :math:`W_\\lambda = (M + \\lambda I)^{-1} \\hat b`, the risk is, but for a constant,
-    tr(WᵀMW) − 2 tr(Wᵀb); the noise of :math:`\\hat b` is taken out of the second term.
+    With :math:`W_\lambda = (M + \lambda I)^{-1} \hat b`, the risk is, but for a constant,
+    tr(WᵀMW) − 2 tr(Wᵀb); the noise of :math:`\hat b` is taken out of the second term.
     """
     values, directions = np.linalg.eigh(moments)
     seen = directions.T @ mean
