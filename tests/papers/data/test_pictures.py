@@ -84,7 +84,7 @@ def test_without_files_the_error_says_where_to_get_them(folder: Path) -> None:
 
 def batch(chosen: int) -> bytes:
     planes = photographs()[chosen].transpose(2, 0, 1)
-    return LABELS[chosen : chosen + 1].tobytes() + planes.tobytes()
+    return bytes(LABELS[chosen : chosen + 1].tobytes() + planes.tobytes())
 
 
 def expected(data: object) -> None:

@@ -137,7 +137,8 @@ def _components(name: str, inhouse: int) -> Callable[[Progress | None], _Read]:
         chosen = np.random.default_rng(0).permutation(len(dataset))[:_CHOSEN]
         images = dataset.rows[chosen].reshape(len(chosen), -1) / 255.0
         values = PCA(COMPONENTS, random_state=0).fit(images[:inhouse]).transform(images)
-        rows = arrow().table({f"c{i}": column for i, column in enumerate(values.T)})
+        columns = values.T.astype(np.float32)
+        rows = arrow().table({f"c{i}": column for i, column in enumerate(columns)})
         return rows, np.array(_words(dataset))[chosen], dict(dataset.sha256)
 
     return read
@@ -152,7 +153,7 @@ def _pen_strokes(progress: Progress | None) -> _Read:
     segments = list(unipen.parse(text, "pendigits"))
     values = np.stack([_resampled(pendigits.fit(one.strokes)) for one in segments])
     names = [f"{axis}{i}" for i in range(POINTS) for axis in "xy"]
-    rows = arrow().table(dict(zip(names, values.T, strict=True)))
+    rows = arrow().table(dict(zip(names, values.T.astype(np.float32), strict=True)))
     hashes = {pendigits.FILE.name: pendigits.FILE.sha256}
     return rows, [str(one.label) for one in segments], hashes
 

@@ -35,12 +35,18 @@ def _joined(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any
     joined = dict(mine)
     for name, value in theirs.items():
         if isinstance(value, list) and isinstance(mine[name], list):
-            joined[name] = mine[name] + [one for one in value if one not in mine[name]]
+            joined[name] = _all(mine[name], value)
         elif name == "trials":
             joined[name] = max(mine[name], value)
         else:
             _same(name, mine[name], value)
     return joined
+
+
+def _all(mine: list[Any], theirs: list[Any]) -> list[Any]:
+    """Return the items of two lists, each once; numbers in order."""
+    items = mine + [one for one in theirs if one not in mine]
+    return sorted(items) if all(isinstance(one, int | float) for one in items) else items
 
 
 def _united(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
