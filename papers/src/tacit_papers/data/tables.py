@@ -121,7 +121,7 @@ def _loan_grades(progress: Progress | None) -> _Read:
 def _pictures(name: str) -> Callable[[Progress | None], _Read]:
     def read(progress: Progress | None) -> _Read:
         dataset = _dataset(name, progress)
-        shape = getattr(import_module(f"tacit_papers.data.{name}"), "SHAPE", dataset.schema.image)
+        shape = getattr(import_module(f"tacit_papers.data.{name}"), "SHAPE", dataset.rows.shape[1:])
         return dataset.rows.reshape(-1, *shape), _words(dataset), dict(dataset.sha256)
 
     return read
