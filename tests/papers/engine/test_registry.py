@@ -17,7 +17,7 @@ from tacit_papers.engine.parameters import Parameters
 
 STUDIES = (
     *("agnostic", "anonymize", "classifiers", "collect", "composition", "dpsgd", "federated"),
-    *("join", "novel-class", "posterior", "primia", "search", "threats"),
+    *("join", "novel-class", "posterior", "primia", "search", "tables", "threats"),
 )
 
 

@@ -1,4 +1,4 @@
-"""`tacit study`: one command per study, made from its parameters, and `tacit study figure`."""
+"""`tacit study`: one command per study, made from its parameters, and `figure` and `merge`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ app = typer.Typer(
 
 @app.callback()
 def _group() -> None:
-    """Keep `figure` a command of a group."""
+    """Keep these commands of a group."""
 
 
 @app.command()
@@ -72,3 +72,21 @@ def figure(
     must_be_writable(None, plot)
     draw([Record.load(path).to_plain() for path in records], plot)
     print(f"figure: {plot}")
+
+
+@app.command()
+def merge(
+    records: Annotated[list[Path], typer.Argument(help="Records of one study.", metavar="RECORD")],
+    json_file: Annotated[Path, typer.Option("--json", help="The record of all runs.")],
+) -> None:
+    """Merge records of one study that was run in parts, such as one table each.
+
+    Example: tacit study merge adult.json wine.json --json tables.json
+    """
+    from tacit_papers.engine.merging import merged
+    from tacit_papers.engine.record import Record
+
+    must_exist(*records)
+    must_be_writable(json_file, None)
+    merged([Record.load(path) for path in records]).save(json_file)
+    print(f"record: {json_file}")

@@ -2,46 +2,38 @@
 
 from __future__ import annotations
 
-import gzip
-
-import numpy as np
-import numpy.typing as npt
-
 from tacit.data.datasets.base import Dataset, Pools
 from tacit.data.datasets.digits import CLASSES, TASKS
-from tacit.data.datasets.files import File, Progress
+from tacit.data.datasets.files import Progress
 from tacit.data.schema import ArraySchema
+from tacit_papers.data import idx
 
 HOMES = (
     "https://storage.googleapis.com/cvdf-datasets/mnist/",
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
 )
-FILES = tuple(
-    File("mnist", name, size, sha256, HOMES)
-    for name, size, sha256 in (
-        (
-            "train-images-idx3-ubyte.gz",
+FILES = idx.published(
+    "mnist",
+    {
+        "train-images-idx3-ubyte.gz": (
             9_912_422,
             "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
         ),
-        (
-            "t10k-images-idx3-ubyte.gz",
+        "t10k-images-idx3-ubyte.gz": (
             1_648_877,
             "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
         ),
-        (
-            "train-labels-idx1-ubyte.gz",
+        "train-labels-idx1-ubyte.gz": (
             28_881,
             "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
         ),
-        (
-            "t10k-labels-idx1-ubyte.gz",
+        "t10k-labels-idx1-ubyte.gz": (
             4_542,
             "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
         ),
-    )
+    },
+    HOMES,
 )
-_IMAGES_HEADER, _LABELS_HEADER = 16, 8
 
 
 def load(*, fetch: bool = True, progress: Progress | None = None) -> Dataset:
@@ -51,13 +43,11 @@ def load(*, fetch: bool = True, progress: Progress | None = None) -> Dataset:
     the rest belong to people (9 in 10) and voters, and a quarter of the test images is for testing.
     Joins: we hold the left half of each image, the other party the right half.
     """
-    contents = [gzip.decompress(file.content(fetch=fetch, progress=progress)) for file in FILES]
-    images = np.concatenate([_bytes(content, _IMAGES_HEADER) for content in contents[:2]])
-    labels = np.concatenate([_bytes(content, _LABELS_HEADER) for content in contents[2:]])
+    images, labels = idx.read(FILES, fetch=fetch, progress=progress)
     return Dataset(
         name="mnist",
-        rows=images.reshape(-1, 28, 28),
-        labels=labels.astype(np.int64),
+        rows=images,
+        labels=labels,
         classes=CLASSES,
         schema=ArraySchema(784, 0, 255, image=(28, 28)),
         pools=Pools(inhouse=45_000, people=13_500, voters=1_500, test=2_500, training=60_000),
@@ -65,7 +55,3 @@ def load(*, fetch: bool = True, progress: Progress | None = None) -> Dataset:
         others={"halves": tuple(range(14, 28))},
         tasks=TASKS,
     )
-
-
-def _bytes(content: bytes, header: int) -> npt.NDArray[np.uint8]:
-    return np.frombuffer(content, np.uint8, offset=header)

@@ -53,7 +53,7 @@ class Record:
 
     def find(self, cell: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the run of this cell, or None."""
-        return next((run for run in self.runs if _cell(run) == dict(cell)), None)
+        return next((run for run in self.runs if cell_of(run) == dict(cell)), None)
 
     def results(self) -> list[dict[str, Any]]:
         """Summarize every cell but the references: mean, standard deviation and trials."""
@@ -75,7 +75,7 @@ class Record:
     def _summaries(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         groups: dict[str, list[dict[str, Any]]] = {}
         for run in self.runs:
-            cell = {name: value for name, value in _cell(run).items() if name != "trial"}
+            cell = {name: value for name, value in cell_of(run).items() if name != "trial"}
             groups.setdefault(json.dumps(cell), []).append(run)
         study = registry.get(self.study)
         measured = (study and study.measured) or _measured
@@ -115,7 +115,7 @@ class Record:
 
     def _check(self) -> None:
         """Raise where two runs are of one cell, or a part is missing."""
-        cells = [json.dumps(_cell(run), sort_keys=True) for run in self.runs]
+        cells = [json.dumps(cell_of(run), sort_keys=True) for run in self.runs]
         if len(set(cells)) != len(cells):
             raise ValueError
         parts = [self.parameters, self.versions, self.data]
@@ -143,7 +143,7 @@ class Record:
                     "remove it."
                 )
         known = [dict(json.loads(json.dumps(cell))) for cell in cells]
-        if any(_cell(run) not in known for run in earlier.runs):
+        if any(cell_of(run) not in known for run in earlier.runs):
             raise errors.InvalidData(
                 f"{path}: its runs must be those of this study. Choose another file."
             )
@@ -219,7 +219,8 @@ def _no_number(name: str) -> float:
     raise ValueError(name)
 
 
-def _cell(run: Mapping[str, Any]) -> dict[str, Any]:
+def cell_of(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the cell of a run."""
     return {k: v for k, v in run.items() if k not in ("values", "facts", "seconds")}
 
 
