@@ -21,18 +21,34 @@ ROWS, BENIGN = shuffle(*load_breast_cancer(return_X_y=True, as_frame=True), rand
 ROWS = ROWS.iloc[:, :6]
 
 
+def quicker(patch):
+    """Fewer worlds, trials and people: what is tested does not depend on them."""
+    patch.setattr(worlds, "WARM_UP", 100)
+    patch.setattr(worlds, "CHAINS", 2)
+    patch.setattr(planning, "WORLDS", 24)
+    patch.setattr(planning, "TRIALS", 2)
+    patch.setattr(planning, "NUMBERS", (100, 300))
+
+
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    """Fewer worlds, trials and people: what is tested does not depend on them."""
-    monkeypatch.setattr(worlds, "WARM_UP", 150)
-    monkeypatch.setattr(worlds, "CHAINS", 2)
-    monkeypatch.setattr(planning, "WORLDS", 24)
-    monkeypatch.setattr(planning, "TRIALS", 2)
-    monkeypatch.setattr(planning, "NUMBERS", (100, 300))
+    quicker(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def usual():
+    """The plan that others are compared with, made once."""
+    with pytest.MonkeyPatch.context() as patch:
+        quicker(patch)
+        return with_pilot(target_accuracy=0.8)
 
 
 def with_pilot(count=80, **more):
-    given = {"inhouse": ROWS[:200], "pilot": ROWS[200:280][:count], "labels": BENIGN[200:280][:count]}
+    given = {
+        "inhouse": ROWS[:200],
+        "pilot": ROWS[200:280][:count],
+        "labels": BENIGN[200:280][:count],
+    }
     return plan(**{"epsilon": 4, "people": 300, **given, **more})
 
 
@@ -84,8 +100,8 @@ def test_with_inhouse_rows_there_is_an_upper_bound_and_no_more():
 # --- a pilot -------------------------------------------------------------------------------------
 
 
-def test_a_pilot_gives_an_interval_that_holds_what_is_reached():
-    made = with_pilot()
+def test_a_pilot_gives_an_interval_that_holds_what_is_reached(usual):
+    made = usual
     collection = tacit.Collection(epsilon=4, people=280, classes=2).fit(ROWS[:200])
     reports = collection.release(ROWS[280:], BENIGN[280:], rng=Seeded(1))
     reached = collection.learn(reports).score(ROWS[280:], BENIGN[280:])
@@ -104,13 +120,11 @@ def test_labels_of_chance_promise_little():
     made = with_pilot(labels=coins, target_accuracy=0.95)
     assert made.accuracy.high < 0.85
     assert made.people == Interval(300, None)
-    bound = plan(classes=2, epsilon=4, people=300, inhouse=ROWS[:200])
-    assert bound.accuracy.high > made.accuracy.high + 0.1
 
 
-def test_a_plan_repeats_itself():
-    assert with_pilot() == with_pilot()
-    assert with_pilot(seed=1) != with_pilot()
+def test_a_plan_repeats_itself_whatever_labels_are_called(usual):
+    words = BENIGN[200:280].map({0: "no", 1: "yes"})
+    assert with_pilot(target_accuracy=0.8, labels=words) == usual
 
 
 def test_a_pilot_alone_stands_for_the_inhouse_rows():
@@ -119,16 +133,14 @@ def test_a_pilot_alone_stands_for_the_inhouse_rows():
     assert 0.5 < made.accuracy.high <= 1
 
 
-def test_words_as_labels_and_undeclared_classes():
+def test_undeclared_classes():
     words = BENIGN[200:280].map({0: "no", 1: "yes"})
-    assert with_pilot(labels=words).accuracy == with_pilot().accuracy
-    assert with_pilot(labels=words, classes=["no", "yes", "maybe"]).classes == 3
     with pytest.raises(InvalidData, match="declared classes"):
         with_pilot(labels=words, classes=["yes", "maybe"])
 
 
-def test_json_has_the_agreed_names():
-    body = json.loads(json.dumps(with_pilot(target_accuracy=0.8).to_dict(), allow_nan=False))
+def test_json_has_the_agreed_names(usual):
+    body = json.loads(json.dumps(usual.to_dict(), allow_nan=False))
     assert set(body["accuracy"]) == set(body["people"]) == {"low", "high"}
     assert body["at_people"] == 300
     assert body["answer"]
@@ -178,7 +190,7 @@ def test_worlds_follow_the_labels_where_these_are_known():
 
 def test_a_smoothed_world_is_as_predictable_as_asked():
     rng = np.random.default_rng(0)
-    drawn = [worlds.softmax(rng.normal(size=(200, 3)) + [1, 0, 0]) for _ in range(5)]
+    drawn = [worlds.softmax(rng.normal([1, 0, 0], size=(200, 3))) for _ in range(5)]
     for best in (0.6, 0.9):
         assert levels(worlds.smoothed(drawn, best))[0] == pytest.approx(best, abs=1e-3)
 

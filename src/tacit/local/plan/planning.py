@@ -278,7 +278,7 @@ def _must_be_enough(codes: int, rows: int) -> None:
         raise errors.InvalidData("plan: labels must be one per row of the pilot.")
     if codes < FEWEST_LABELLED:
         raise errors.InvalidData(
-            f"plan: pilot must have at least {FEWEST_LABELLED} rows. Label more; about 100 are good."
+            f"plan: pilot must have at least {FEWEST_LABELLED} rows. Label about 100."
         )
 
 

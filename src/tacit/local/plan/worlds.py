@@ -48,7 +48,7 @@ _LEAST_EIGENVALUE, _LEAST_PROBABILITY = 1e-4, 1e-12
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Inputs:
-    """What the worlds of a table see of a row's vector.
+    r"""What the worlds of a table see of a row's vector.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Inputs:
     landmarks : array, (m, q)
         Of the kernels, in units of the spread.
     gamma : float
-        Kernels are :math:`e^{-\\gamma \\lVert u - c_j \\rVert^2}`.
+        Kernels are :math:`e^{-\gamma \lVert u - c_j \rVert^2}`.
     mixing : array, (m, m)
         The inverse square root of the kernel matrix of the landmarks.
     centres : array, (g, q)
@@ -147,9 +147,7 @@ def draw(
 class _Chain:
     """One chain: all parameters have a standard Gaussian prior, amplitudes by their logarithm."""
 
-    def __init__(
-        self, observed: Parts, likelihood: Likelihood, classes: int, rng: Any
-    ) -> None:
+    def __init__(self, observed: Parts, likelihood: Likelihood, classes: int, rng: Any) -> None:
         self.observed, self.likelihood, self.rng = observed, likelihood, rng
         self.weights = tuple(rng.normal(size=(own.shape[1], classes)) for own in observed)
         self.bias, self.levels = rng.normal(size=classes), rng.normal(size=len(observed))
@@ -251,4 +249,4 @@ def _centres(vectors: npt.NDArray[Any], most: int, seed: int) -> Reals:
 
 def _squared_distances(rows: npt.NDArray[Any], marks: npt.NDArray[Any]) -> Reals:
     squared = (rows**2).sum(axis=1)[:, None] + (marks**2).sum(axis=1) - 2 * rows @ marks.T
-    return np.maximum(squared, 0.0)
+    return np.asarray(np.maximum(squared, 0.0))

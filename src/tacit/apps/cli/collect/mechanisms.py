@@ -38,12 +38,7 @@ def register(app: typer.Typer) -> None:
         app, "Mechanisms", "tacit collect adapt model --inhouse inhouse.csv --out second-round"
     )(adapt)
     command(app, "Mechanisms", "tacit collect export mechanism --out for-people")(export)
-    command(
-        app,
-        "Mechanisms",
-        "tacit collect plan --epsilon 2 --people 5000 --inhouse inhouse.csv --pilot pilot.csv "
-        "--label bought",
-    )(plan)
+    command(app, "Mechanisms", "tacit collect plan --classes 2 --epsilon 1 --people 5000")(plan)
 
 
 def fit(
