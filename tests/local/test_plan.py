@@ -209,7 +209,7 @@ def predicted(efficiencies=(0.2, 0.5, 0.9)):
         Trial(people, 0.9, 0.5, 0.5 + 0.4 * r, "any")
         for people, r in zip((100, 1000, 10_000), efficiencies, strict=True)
     ]
-    return Predicted(np.full(50, 0.9), np.full(50, 0.5), trials)
+    return Predicted(np.full(50, 0.9), np.full(50, 0.5), trials, 2)
 
 
 def test_more_people_are_never_worse():

@@ -13,6 +13,7 @@ found necessary on real tables (`benchmarks/plan.py`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,8 +27,15 @@ Reals = npt.NDArray[np.float64]
 TAIL = 0.05
 """The share of worlds that is left out at each end."""
 
-WIDENED = (0.02, 0.02)
-"""Added at the lower and at the upper end; fixed on the tuned tables of `benchmarks/tables.py`."""
+BOUND_TAIL = 0.25
+"""The same where labels follow groups: they are as easy as labels get, and need little room."""
+
+WIDENED = 0.0075
+"""Added at the lower end, and at the upper end once per doubling of the number of classes.
+
+Where there are many classes, real ones often form groups of rows, which are easier to learn than
+the worlds. Fixed on the tuned tables of `benchmarks/tables.py`.
+"""
 
 SCATTER, SCATTER_WEIGHT = 0.03, 3
 """The deviation of a trial before any was seen, and the number of trials that it counts for."""
@@ -53,14 +61,20 @@ class Predicted:
         The levels of every world (`tacit.plan.simulation.levels`).
     trials : sequence of Trial
         Simulated collections, with one or more numbers of people.
+    classes : int
+        How many labels there are.
     seed : int
         Of the scatter.
+    tail : float
+        The share of what worlds say that is left out at each end.
     """
 
     best: Reals
     largest: Reals
     trials: Sequence[Trial]
+    classes: int
     seed: int = 0
+    tail: float = TAIL
 
     @property
     def tried(self) -> list[int]:
@@ -118,8 +132,9 @@ class Predicted:
         gaps = np.outer(efficiencies, self.best - self.largest)
         noise = np.random.default_rng(self.seed).normal(size=(_NOISES, *gaps.shape))
         reached = self.largest + gaps + self._scatter() * noise
-        low, high = np.quantile(reached, [TAIL, 1 - TAIL])
-        return max(float(low) - WIDENED[0], 0.0), min(float(high) + WIDENED[1], 1.0)
+        low, high = np.quantile(reached, [self.tail, 1 - self.tail])
+        above = WIDENED * math.log2(self.classes)
+        return max(float(low) - WIDENED, 0.0), min(float(high) + above, 1.0)
 
 
 def _rounded(number: float, *, up: bool) -> int:

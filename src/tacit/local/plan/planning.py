@@ -20,7 +20,7 @@ import numpy as np
 
 from tacit.data import labels as declared_labels
 from tacit.local.plan import record, worlds
-from tacit.local.plan.intervals import Interval, Predicted
+from tacit.local.plan.intervals import BOUND_TAIL, TAIL, Interval, Predicted
 from tacit.local.plan.reported import must_be_labelled, reported
 from tacit.local.plan.simulation import Simulation, Trial, levels
 from tacit.local.reports import Reports
@@ -232,17 +232,17 @@ class _Known:
     ) -> Predicted:
         """Draw worlds, and simulate collections in some of them with each number of people."""
         if self.pilot is None and self.reports is None:
-            possible = [_groups(simulation, seed + number) for number in range(2)]
+            possible, tail = [_groups(simulation, seed + number) for number in range(2)], BOUND_TAIL
             tries = [("groups", own) for own in possible]
         else:
-            possible = self._worlds(simulation, values, seed)
+            possible, tail = self._worlds(simulation, values, seed), TAIL
             tries = _tries(possible, TRIALS if len(tried) == 1 else TRIALS // 2)
         best, largest = np.array([levels(own) for own in possible]).T
         trials: list[Trial] = []
         for people in tried:
             for kind, own in tries:
                 trials.append(simulation.trial(own, people, len(trials), kind))
-        return Predicted(best, largest, trials, seed)
+        return Predicted(best, largest, trials, simulation.classes, seed, tail)
 
     def _worlds(
         self, simulation: Simulation, values: tuple[Any, ...], seed: int
