@@ -289,7 +289,7 @@ def _groups(simulation: Simulation, seed: int) -> worlds.Reals:
     found = KMeans(simulation.classes, n_init=1, random_state=seed).fit_predict(
         simulation.vectors.astype(np.float64)
     )
-    return np.eye(simulation.classes)[found]
+    return np.asarray(np.eye(simulation.classes)[found])
 
 
 def _by_record(classes: int, epsilon: float, target: float | None, people: int) -> Plan:
