@@ -1,198 +1,269 @@
-"""Plans: by the rule's model and by simulation, honest about what they rest on."""
+"""Plans: honest about what they rest on, and never more certain than that."""
 
 import json
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_breast_cancer
+from sklearn.utils import shuffle
 
-from tacit.local import plan as plans
-from tacit.local.learned.rule import codewords_for
-from tacit.local.plan import MODEL, SIMULATION, plan
+import tacit
+from tacit.local.plan import intervals, planning, record, worlds
+from tacit.local.plan.intervals import Interval, Predicted
+from tacit.local.plan.planning import plan
+from tacit.local.plan.simulation import Simulation, Trial, levels
 from tacit.privacy.errors import InvalidData, InvalidParameter
+from tacit.privacy.randomness import Seeded
 
-IMAGES = load_digits(return_X_y=True)[0]
-
-
-def accuracies(made):
-    return [row.accuracy for row in made.rows]
+ROWS, BENIGN = shuffle(*load_breast_cancer(return_X_y=True, as_frame=True), random_state=0)
+ROWS = ROWS.iloc[:, :6]
 
 
-# --- by the model --------------------------------------------------------------------------------
+def quicker(patch):
+    """Fewer worlds, trials and people: what is tested does not depend on them."""
+    patch.setattr(worlds, "WARM_UP", 100)
+    patch.setattr(worlds, "CHAINS", 2)
+    patch.setattr(planning, "WORLDS", 24)
+    patch.setattr(planning, "TRIALS", 2)
+    patch.setattr(planning, "NUMBERS", (100, 300))
 
 
-def test_more_epsilon_is_more_accuracy_and_fewer_people():
-    made = [plan(classes=10, epsilon=e, target_accuracy=0.9) for e in (0.5, 1, 2, 4, 8)]
-    needed = [m.people_needed for m in made]
-    assert needed == sorted(needed, reverse=True)
-    assert needed[0] > 5 * needed[-1]
-    values = accuracies(made[1])
-    assert values == sorted(values)
-    assert [row.epsilon for row in made[1].rows] == [0.5, 1.0, 2.0, 4.0, 8.0]
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    quicker(monkeypatch)
 
 
-def test_more_people_is_more_accuracy():
-    counts = [100, 300, 1000, 10_000, 100_000, 10**7]
-    made = [plan(classes=5, epsilon=1, target_accuracy=0.8, people=n) for n in counts]
-    at_one = [next(r for r in m.rows if r.epsilon == 1.0) for m in made]
-    values = [row.accuracy for row in at_one]
-    assert values == sorted(values)
-    assert values[-1] > values[0] + 0.2
-    assert [row.people for row in at_one] == counts
-    assert len({m.people_needed for m in made}) == 1  # asked for the target, not for these
-    assert all(0.2 <= value <= 1 for value in values)
+@pytest.fixture(scope="module")
+def usual():
+    """The plan that others are compared with, made once."""
+    with pytest.MonkeyPatch.context() as patch:
+        quicker(patch)
+        return with_pilot(target_accuracy=0.8)
 
 
-def test_a_higher_target_needs_more_people():
-    needed = [
-        plan(classes=10, epsilon=2, target_accuracy=t).people_needed for t in (0.5, 0.7, 0.9, 0.95)
-    ]
-    assert needed == sorted(needed)
-    assert needed[0] < needed[-1]
-
-
-def test_the_answer_is_enough_and_not_far_too_much():
-    made = plan(classes=10, epsilon=1, target_accuracy=0.9)
-    row = next(r for r in made.rows if r.epsilon == 1.0)
-    assert row.people == made.people_needed
-    assert row.accuracy >= 0.9
-    assert row.codewords == codewords_for(1.0, made.people_needed, 10)
-    fewer = plan(classes=10, epsilon=1, target_accuracy=0.9, people=int(0.85 * made.people_needed))
-    assert next(r for r in fewer.rows if r.epsilon == 1.0).accuracy < 0.9
-    needed = f"{made.people_needed:,}"
-    assert made.answer == f"Roughly: 0.9 at ε = 1 needs about {needed} people."
-    assert made.people_needed % 10 ** (len(str(made.people_needed)) - 2) == 0
-
-
-def test_a_target_out_of_reach_is_said_to_be():
-    made = plan(classes=10, epsilon=1e-3, target_accuracy=0.99)
-    assert made.people_needed is None
-    reach = "is not reached with up to 100,000,000 people."
-    assert made.answer == f"Roughly: 0.99 at ε = 0.001 {reach}"
-    assert [row.people for row in made.rows] == [10_000] * 6
-
-
-def test_a_number_of_people_needs_no_target():
-    made = plan(classes=4, epsilon=2, people=5000)
-    (mine,) = (row for row in made.rows if row.epsilon == 2)
-    assert made.people_needed is None
-    assert made.answer == f"Roughly: {mine.accuracy:.2f} with 5,000 people at ε = 2."
-    assert made.to_dict()["target_accuracy"] is None
-    with pytest.raises(InvalidParameter, match="target_accuracy must be given"):
-        plan(classes=4, epsilon=2)
-
-
-def test_an_epsilon_of_its_own_gets_a_row():
-    made = plan(classes=4, epsilon=3, target_accuracy=0.7)
-    assert [row.epsilon for row in made.rows] == [0.5, 1.0, 2.0, 3.0, 4.0, 8.0]
-
-
-def test_what_it_assumes_is_said():
-    made = plan(classes=10, epsilon=1, target_accuracy=0.9)
-    assert made.assumptions == MODEL
-    assert not made.simulated
-    said = " ".join(made.assumptions)
-    for words in ("equal size", "nine in ten", "a model, not your data", "Give in-house rows"):
-        assert words in said
-    assert "by the rule's model" in made.title
-
-
-def test_json():
-    made = plan(classes=10, epsilon=1, target_accuracy=0.9)
-    body = json.loads(json.dumps(made.to_dict(), allow_nan=False))
-    assert body["people_needed"] == made.people_needed
-    assert body["answer"] == made.answer
-    assert body["rows"][0] == {
-        "epsilon": 0.5,
-        "people": made.people_needed,
-        "codewords": made.rows[0].codewords,
-        "accuracy": made.rows[0].accuracy,
+def with_pilot(count=80, **more):
+    given = {
+        "inhouse": ROWS[:200],
+        "pilot": ROWS[200:280][:count],
+        "labels": BENIGN[200:280][:count],
     }
-    assert body["assumptions"] == list(MODEL)
+    return plan(**{"epsilon": 4, "people": 300, **given, **more})
 
 
-GOOD = {"classes": 10, "epsilon": 1, "target_accuracy": 0.9}
+# --- nothing -------------------------------------------------------------------------------------
+
+
+def test_with_nothing_the_record_is_the_range():
+    made = plan(classes=2, epsilon=2, people=5000, target_accuracy=0.9)
+    reached = [one.reached[1] for one in record.RECORD if one.classes == 2]
+    assert made.basis == "record"
+    assert made.accuracy == Interval(min(reached), max(reached))
+    assert made.accuracy.high - made.accuracy.low > 0.3
+    assert made.people == Interval(284, None)
+    assert "Nothing is known of your rows" in made.assumptions[0]
+    assert "at least 284 people, perhaps far more" in made.answer
+
+
+def test_the_record_promises_nothing_beyond_itself():
+    assert plan(classes=2, epsilon=2, target_accuracy=0.999).people == Interval(None, None)
+    assert plan(classes=2, epsilon=0.5, people=5000).accuracy == Interval(None, None)
+    assert "Nothing is known" in plan(classes=2, epsilon=9, people=5000).answer
+    between = record.accuracies(2, 3)
+    assert between[0] <= record.accuracies(2, 2)[0]
+    assert between[1] >= record.accuracies(2, 4)[1]
+
+
+def test_the_record_is_of_real_tables():
+    assert len(record.RECORD) >= 8
+    for one in record.RECORD:
+        assert len(one.reached) == len(record.EPSILONS)
+        assert all(0 < value <= 1 for value in (*one.reached, one.largest))
+
+
+# --- in-house rows -------------------------------------------------------------------------------
+
+
+def test_with_inhouse_rows_there_is_an_upper_bound_and_no_more():
+    made = plan(classes=2, epsilon=4, people=300, target_accuracy=0.7, inhouse=ROWS[:200])
+    assert made.basis == "in-house rows"
+    assert made.accuracy.low is None
+    assert 0.7 < made.accuracy.high <= 1
+    assert made.people.low >= 100
+    assert made.people.high is None
+    assert "Upper bound" in made.answer
+    assert "perhaps far more, or stays out of reach" in made.answer
+    assert any("upper bound and no estimate" in sentence for sentence in made.assumptions)
+
+
+# --- a pilot -------------------------------------------------------------------------------------
+
+
+def test_a_pilot_gives_an_interval_that_holds_what_is_reached(usual):
+    made = usual
+    collection = tacit.Collection(epsilon=4, people=280, classes=2).fit(ROWS[:200])
+    reports = collection.release(ROWS[280:], BENIGN[280:], rng=Seeded(1))
+    reached = collection.learn(reports).score(ROWS[280:], BENIGN[280:])
+    assert made.basis == "pilot"
+    assert made.classes == 2
+    assert made.accuracy.low <= reached <= made.accuracy.high
+    assert made.accuracy.high - made.accuracy.low < 0.35
+    said = " ".join(made.assumptions)
+    for words in ("nine of ten", "look alike", "protects nobody", "keep the plan in-house"):
+        assert words in said
+
+
+def test_labels_of_chance_promise_little():
+    """The rows' groups are well apart, but the pilot says that labels do not follow them."""
+    coins = np.random.default_rng(0).integers(0, 2, 80)
+    made = with_pilot(labels=coins, target_accuracy=0.95)
+    assert made.accuracy.high < 0.85
+    assert made.people == Interval(300, None)
+
+
+def test_a_plan_repeats_itself_whatever_labels_are_called(usual):
+    words = BENIGN[200:280].map({0: "no", 1: "yes"})
+    assert with_pilot(target_accuracy=0.8, labels=words) == usual
+
+
+def test_a_pilot_alone_stands_for_the_inhouse_rows():
+    made = with_pilot(inhouse=None)
+    assert made.basis == "pilot"
+    assert 0.5 < made.accuracy.high <= 1
+
+
+def test_undeclared_classes():
+    words = BENIGN[200:280].map({0: "no", 1: "yes"})
+    with pytest.raises(InvalidData, match="declared classes"):
+        with_pilot(labels=words, classes=["yes", "maybe"])
+
+
+def test_json_has_the_agreed_names(usual):
+    body = json.loads(json.dumps(usual.to_dict(), allow_nan=False))
+    assert set(body["accuracy"]) == set(body["people"]) == {"low", "high"}
+    assert body["at_people"] == 300
+    assert body["answer"]
+
+
+# --- reports -------------------------------------------------------------------------------------
+
+
+def test_a_first_round_of_reports_tells_of_the_labels():
+    collection = tacit.Collection(epsilon=8, people=280, classes=2).fit(ROWS[:200])
+    given = {"epsilon": 4, "people": 300, "inhouse": ROWS[:200]}
+    coins = np.random.default_rng(0).integers(0, 2, 280)
+    true = collection.release(ROWS[280:560], BENIGN[280:560], rng=Seeded(0))
+    chance = collection.release(ROWS[280:560], coins, rng=Seeded(0))
+    made = plan(**given, reports=true)
+    assert made.basis == "reports"
+    assert made.accuracy.low > 0.6
+    assert plan(**given, reports=chance).accuracy.high < made.accuracy.high
+    both = plan(**given, reports=true, pilot=ROWS[200:280], labels=BENIGN[200:280])
+    assert both.basis == "pilot and reports"
+
+
+def test_reports_must_be_labelled_and_come_with_rows():
+    mechanism = tacit.Partitions(epsilon=4, people=280, classes=2).fit(ROWS[:200])
+    labelled = mechanism.release(ROWS[280:], BENIGN[280:], rng=Seeded(0))
+    with pytest.raises(InvalidParameter, match="inhouse must be given with reports"):
+        plan(epsilon=4, people=300, reports=labelled)
+    with pytest.raises(InvalidData, match="labelled reports"):
+        plan(epsilon=4, people=300, inhouse=ROWS, reports=mechanism.release(ROWS[280:]))
+
+
+# --- the parts -----------------------------------------------------------------------------------
+
+
+def test_worlds_follow_the_labels_where_these_are_known():
+    vectors = np.random.default_rng(0).normal(size=(400, 3))
+    inputs = worlds.Inputs.fit(vectors, 2, seed=0)
+    seen = inputs(vectors[:100])
+    codes = (vectors[:100, 0] > 0).astype(np.int64)
+    drawn = worlds.draw(seen, worlds.labelled(codes), 2, 10, seed=0)
+    mean = np.mean([world(inputs(vectors)) for world in drawn], axis=0)
+    assert np.mean(mean.argmax(axis=1) == (vectors[:, 0] > 0)) > 0.85
+    unknown = worlds.draw(seen, lambda _: 0.0, 2, 10, seed=0)
+    other = np.mean([world(inputs(vectors)) for world in unknown], axis=0)
+    assert np.mean(other.argmax(axis=1) == (vectors[:, 0] > 0)) < 0.85
+
+
+def test_a_smoothed_world_is_as_predictable_as_asked():
+    rng = np.random.default_rng(0)
+    drawn = [worlds.softmax(rng.normal([1, 0, 0], size=(200, 3))) for _ in range(5)]
+    for best in (0.6, 0.9):
+        assert levels(worlds.smoothed(drawn, best))[0] == pytest.approx(best, abs=1e-3)
+
+
+def test_a_trial_is_judged_in_its_own_world():
+    simulation = Simulation(ROWS[:200], 2, 8.0)
+    surely = np.tile([0.0, 1.0], (200, 1))
+    trial = simulation.trial(surely, 300, 0, "any")
+    assert (trial.best, trial.largest, trial.reached) == (1, 1, 1)
+    coins = np.full((200, 2), 0.5)
+    assert simulation.trial(coins, 300, 0, "any").reached == pytest.approx(0.5)
+
+
+def predicted(efficiencies=(0.2, 0.5, 0.9)):
+    trials = [
+        Trial(people, 0.9, 0.5, 0.5 + 0.4 * r, "any")
+        for people, r in zip((100, 1000, 10_000), efficiencies, strict=True)
+    ]
+    return Predicted(np.full(50, 0.9), np.full(50, 0.5), trials, 2)
+
+
+def test_more_people_are_never_worse():
+    found = predicted((0.2, 0.1, 0.9))
+    ends = [found.accuracy(people) for people in (100, 300, 1000, 3000, 10_000, 10**6)]
+    assert ends == sorted(ends)
+    assert ends[-1][0] == ends[-2][0]  # nothing was simulated there: the lower end stays
+    assert ends[-1][1] > 0.9  # and the upper one is that of the best classifier
+
+
+def test_no_number_of_people_is_named_below_the_evidence():
+    found = predicted()
+    fewest, enough = found.people(0.7)
+    assert found.accuracy(fewest * 0.9)[1] < 0.7 <= found.accuracy(fewest * 1.1)[1]
+    assert found.accuracy(enough)[0] >= 0.7
+    assert found.people(0.4)[0] == 100  # no fewer than were simulated
+    assert found.people(0.99) == (10_000, None)
+
+
+def test_people_are_rounded_in_the_direction_that_claims_less():
+    assert intervals._rounded(1234.0, up=False) == 1200
+    assert intervals._rounded(1234.0, up=True) == 1300
+    assert intervals._rounded(99.0, up=True) == 99
+
+
+# --- what is refused -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
-        *(("classes", v) for v in (1, 0, 2.5, 1001, "ten", True)),
+        *(("classes", v) for v in (1, 0, 2.5, None)),
         *(("epsilon", v) for v in (0, -1, math.inf, math.nan, 701)),
         *(("target_accuracy", v) for v in (0, 1, 1.5, math.nan, "high")),
         *(("people", v) for v in (0, 99, 10**9, 150.5)),
     ],
 )
 def test_bad_parameters(name, wrong):
+    good = {"classes": 10, "epsilon": 1, "target_accuracy": 0.9}
     with pytest.raises(InvalidParameter, match=f"plan: {name} must be"):
-        plan(**{**GOOD, name: wrong})
+        plan(**{**good, name: wrong})
 
 
-# --- simulated -----------------------------------------------------------------------------------
+def test_a_target_or_a_number_of_people_is_needed():
+    with pytest.raises(InvalidParameter, match="target_accuracy must be given"):
+        plan(classes=4, epsilon=2)
 
 
-@pytest.fixture(scope="module")
-def few():
-    """A smaller largest number: what is shown does not depend on it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plans, "_LARGEST_SIMULATED", 20_000)
-        yield plan(classes=10, epsilon=4, target_accuracy=0.7, people=3000, inhouse=IMAGES)
-
-
-@pytest.mark.heavy
-def test_a_simulation_on_digits_is_sane(few):
-    values = accuracies(few)
-    assert few.simulated
-    assert "upper bound: labels are assumed to follow the rows' groups" in few.title
-    assert all(0 <= value <= 1 for value in values)
-    # Groups of digits are well apart: little ε tells little, much ε nearly all.
-    assert values[0] < 0.6
-    assert values[-1] > 0.85
-    assert values[-1] > values[1] > values[0] - 0.1
-    assert 100 <= few.people_needed <= 3000
-    assert all(12 <= row.codewords <= len(IMAGES) // 8 for row in few.rows)
-
-
-@pytest.mark.heavy
-def test_a_simulation_repeats_itself(few, monkeypatch):
-    monkeypatch.setattr(plans, "_LARGEST_SIMULATED", 20_000)
-    settings = {"classes": 10, "epsilon": 4, "target_accuracy": 0.7, "people": 3000}
-    assert plan(**settings, inhouse=IMAGES) == few
-    assert plan(**settings, inhouse=IMAGES, seed=1) != few
-
-
-def test_people_and_noise_are_independent(monkeypatch):
-    """Noise from the stream that people were drawn from would be known once the rows are."""
-    monkeypatch.setattr(plans, "_LARGEST_SIMULATED", 300)
-    streams = []
-
-    class Spy(plans.Seeded):
-        def __init__(self, seed):
-            super().__init__(seed)
-            streams.append(self._generator.bit_generator.state["state"]["state"])
-
-    monkeypatch.setattr(plans, "Seeded", Spy)
-    plan(classes=3, epsilon=2, target_accuracy=0.5, people=200, inhouse=IMAGES[:200], seed=5)
-    assert streams
-    assert np.random.default_rng(5).bit_generator.state["state"]["state"] not in streams
-
-
-def test_what_a_simulation_assumes_is_said(few):
-    assert few.assumptions == SIMULATION
-    said = " ".join(few.assumptions)
-    for words in ("have no labels", "cut across groups", "look alike", "protects nobody"):
-        assert words in said
-    assert "simulated on the in-house rows" in few.title
-    json.dumps(few.to_dict(), allow_nan=False)
-
-
-def test_bad_inhouse_rows():
-    with pytest.raises(InvalidData, match="at least 400, 40 per class"):
-        plan(**GOOD, inhouse=IMAGES[:399])
-    holed = IMAGES[:500].copy()
-    holed[3, 5] = np.nan
-    with pytest.raises(InvalidData):
-        plan(**GOOD, inhouse=holed)
-    with pytest.raises(InvalidParameter, match="people must be"):
-        plan(**GOOD, people=10**7, inhouse=IMAGES)
+def test_bad_rows_and_pilots():
+    with pytest.raises(InvalidData, match="at least 50"):
+        plan(classes=2, epsilon=1, people=300, inhouse=ROWS[:49])
+    with pytest.raises(InvalidData, match="at least 20"):
+        with_pilot(19)
+    with pytest.raises(InvalidData, match="one per row"):
+        with_pilot(labels=BENIGN[200:279])
+    with pytest.raises(InvalidParameter, match="labels must be given with pilot"):
+        plan(classes=2, epsilon=1, people=300, pilot=pd.DataFrame(ROWS[:100]))

@@ -260,43 +260,44 @@ def test_tables_for_people_to_read(run: Run, work: Path, tmp_path: Path) -> None
     assert "297" in evaluated.out
     planned = run("collect", "plan", "--classes", 10, "--epsilon", 1, "--target-accuracy", 0.9)
     assert "people" in planned.out
-    assert "It assumes" in planned.out
+    assert "Nothing is known of your rows" in " ".join(planned.out.split())
     assert max(map(len, planned.out.splitlines())) <= 80
 
 
 def test_plan_without_rows(run: Run) -> None:
-    found = run(
-        "collect", "plan", "--classes", 10, "--epsilon", 1, "--target-accuracy", 0.9, "--json"
-    ).json
-    assert 1000 < found["people_needed"] < 10**6
-    assert not found["simulated"]
-    assert [row["epsilon"] for row in found["rows"]] == [0.5, 1.0, 2.0, 4.0, 8.0]
-    accuracy = [row["accuracy"] for row in found["rows"]]
-    assert accuracy == sorted(accuracy)
-    assert accuracy[1] >= 0.9
-    assert found["assumptions"]
-    more = run(
-        "collect", "plan", "--classes", 10, "--epsilon", 0.5, "--target-accuracy", 0.9, "--json"
-    ).json
-    assert more["people_needed"] > found["people_needed"]
+    asked = ("collect", "plan", "--classes", 10, "--epsilon", 4, "--target-accuracy", 0.8)
+    found = run(*asked, "--json").json
+    assert found["basis"] == "record"
+    assert set(found["accuracy"]) == set(found["people"]) == {"low", "high"}
+    assert found["accuracy"]["low"] < 0.8 < found["accuracy"]["high"]
+    assert found["people"]["high"] is None
     never = run(
-        "collect", "plan", "--classes", 10, "--epsilon", 0.01, "--target-accuracy", 0.999, "--json"
+        "collect", "plan", "--classes", 10, "--epsilon", 1, "--target-accuracy", 0.999, "--json"
     )
-    assert never.json["people_needed"] is None
-    assert "not reached" in never.json["answer"]
+    assert never.json["people"] == {"low": None, "high": None}
+    assert "no comparable table" in never.json["answer"]
 
 
 @pytest.mark.heavy
-def test_plan_with_rows(run: Run, work: Path) -> None:
-    found = run(
-        *("collect", "plan", "--classes", 2, "--epsilon", 3, "--target-accuracy", 0.8),
-        *("--people", 500),
-        *("--inhouse", work / "customers.csv", "--label", "loyal", "--json"),
-    ).json
-    assert found["simulated"]
-    assert found["people_needed"] is not None
-    assert {row["people"] for row in found["rows"]} == {500}
-    assert any("look alike" in sentence for sentence in found["assumptions"])
+def test_plan_with_rows_and_a_pilot(
+    run: Run, refuse: Callable[..., str], work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tacit.local.plan import planning, worlds
+
+    monkeypatch.setattr(worlds, "WARM_UP", 100)
+    monkeypatch.setattr(planning, "TRIALS", 2)
+    asked = ("collect", "plan", "--epsilon", 3, "--people", 500, "--label", "loyal")
+    rows = ("--inhouse", work / "customers.csv")
+    bound = run(*asked, "--classes", 2, *rows, "--json").json
+    assert bound["accuracy"]["low"] is None
+    assert "Upper bound" in bound["answer"]
+    found = run(*asked, *rows, "--pilot", work / "customers.csv", "--json").json
+    assert found["basis"] == "pilot"
+    assert 0 < found["accuracy"]["low"] < found["accuracy"]["high"] <= 1
+    assert any("keep the plan in-house" in sentence for sentence in found["assumptions"])
+    assert "--label must be given with --pilot" in refuse(
+        *("collect", "plan", "--epsilon", 3, "--people", 500, "--pilot", work / "customers.csv")
+    )
 
 
 # --- bad rows ------------------------------------------------------------------------------------
@@ -679,10 +680,10 @@ def test_plan_with_wrong_parameters(
 
 
 def test_plan_with_few_rows(refuse: Callable[..., str], work: Path) -> None:
-    options = ("--classes", 20, "--epsilon", 1, "--target-accuracy", 0.9)
-    assert "must be at least 800" in refuse(
-        "collect", "plan", *options, "--inhouse", work / "customers.csv"
-    )
+    options = ("--classes", 2, "--epsilon", 1, "--target-accuracy", 0.9)
+    few = work / "few.csv"
+    few.write_text("".join((work / "customers.csv").read_text().splitlines(True)[:40]))
+    assert "must be at least 50" in refuse("collect", "plan", *options, "--inhouse", few)
 
 
 def test_labels_for_a_mechanism_without_classes(

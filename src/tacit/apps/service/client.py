@@ -266,8 +266,8 @@ class Client:
         """Learn a model from the reports of all rounds so far, and publish it.
 
         Models of partitions are taught on in-house rows, here: the rows are not sent. People get
-        the model, so these rows must be public (`inhouse_public`). Other models are learned on the
-        server, without in-house rows.
+        the model, so these rows must be public (`inhouse_public`); partitions with a central
+        guarantee need none. Other models are learned on the server, without in-house rows.
         """
         if not self.terms().adaptive:
             if inhouse is not None:
@@ -278,13 +278,14 @@ class Client:
         return self._connection.put("/model", artifact.pack(model), bearer=self._owner())
 
     def next_round(
-        self, inhouse: Any, *, inhouse_public: bool = False, seed: int = 0
+        self, inhouse: Any = None, *, inhouse_public: bool = False, seed: int = 0
     ) -> dict[str, Any]:
         """Open the next round: its cells follow what the reports so far have taught.
 
         Those who have not reported get the new mechanism; whoever has cannot report again. Cells
         are computed from the in-house rows, here, and people get the cells: so these rows must be
-        public (`inhouse_public`). Returns the campaign's description.
+        public (`inhouse_public`). Partitions with a central guarantee need no in-house rows.
+        Returns the campaign's description.
         """
         terms = self.terms()
         if not terms.adaptive:
@@ -300,6 +301,8 @@ class Client:
 
     def _taught(self, where: str, inhouse: Any, public: bool, seed: int) -> ProportionsClassifier:
         """Learn from the reports of all rounds and in-house rows, which must be public."""
+        if inhouse is None and self.mechanism().synthetic_ is not None:
+            return ProportionsClassifier(seed=seed).fit(self.reports())
         if inhouse is None:
             remedy = "Pass the rows that the mechanism was fitted on."
             errors.refuse(where, "inhouse", "given: a model of partitions needs rows", None, remedy)

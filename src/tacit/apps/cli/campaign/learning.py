@@ -39,7 +39,9 @@ def learn(
     key: OwnerKey = None,
     inhouse: Annotated[
         Path | None,
-        typer.Option(help="In-house rows, for a campaign with partitions; they are not sent."),
+        typer.Option(
+            help="In-house rows, unless the partitions protect theirs; they are not sent."
+        ),
     ] = None,
     label: InhouseLabel = None,
     rows: InhouseRows = MOST_ROWS,
@@ -56,10 +58,13 @@ def learn(
 
 def next_round(
     url: Url,
-    inhouse: Annotated[
-        Path, typer.Option(help="In-house rows, as for tacit collect fit; they are not sent.")
-    ],
     key: OwnerKey = None,
+    inhouse: Annotated[
+        Path | None,
+        typer.Option(
+            help="In-house rows, unless the partitions protect theirs; they are not sent."
+        ),
+    ] = None,
     label: InhouseLabel = None,
     rows: InhouseRows = MOST_ROWS,
     inhouse_public: InhousePublic = False,

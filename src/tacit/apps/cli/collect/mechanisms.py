@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.apps.cli.console import print_json, print_table, print_text, print_values
+from tacit.apps.cli.console import print_json, print_text, print_values
 from tacit.apps.cli.files import (
     declared_classes,
     described,
@@ -44,9 +44,7 @@ def register(app: typer.Typer) -> None:
         app, "Mechanisms", "tacit collect adapt model --inhouse inhouse.csv --out second-round"
     )(adapt)
     command(app, "Mechanisms", "tacit collect export mechanism --out for-people")(export)
-    command(app, "Mechanisms", "tacit collect plan --classes 10 --epsilon 1 --target-accuracy .9")(
-        plan
-    )
+    command(app, "Mechanisms", "tacit collect plan --classes 2 --epsilon 1 --people 5000")(plan)
 
 
 def fit(
@@ -220,8 +218,14 @@ def export(
 
 
 def plan(
-    classes: Annotated[int, typer.Option(help="Number of classes.")],
     epsilon: Annotated[float, typer.Option(help="Local ε of one report.")],
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="Number of classes (labels 0, 1, …), or their values: no,yes.",
+            show_default="those of --pilot or --reports",
+        ),
+    ] = None,
     target_accuracy: Annotated[
         float | None,
         typer.Option(help="Accuracy to reach, in (0, 1).", show_default="needed without --people"),
@@ -232,39 +236,69 @@ def plan(
     inhouse: Annotated[
         Path | None, typer.Option(help="In-house rows to simulate on (CSV or Parquet).")
     ] = None,
+    pilot: Annotated[
+        Path | None, typer.Option(help="Some labelled rows, about 100 (CSV or Parquet).")
+    ] = None,
     label: Annotated[
-        str | None, typer.Option(help="Column of --inhouse to leave out: the label.")
+        str | None, typer.Option(help="The label: a column of --pilot, left out of --inhouse.")
+    ] = None,
+    reports: Annotated[
+        Path | None, typer.Option(help="A first round of reports; needs --inhouse.")
     ] = None,
     image: Annotated[str | None, typer.Option(help="Size, if rows are images: 28x28.")] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate how many people are needed, before anything is collected."""
-    from tacit.data import tables
+    """Predict accuracy, and how many people are needed, before anything is collected."""
     from tacit.local import plan as planning
+    from tacit.local.reports import Reports
 
-    table = None
-    if inhouse is not None:
-        table, _ = tables.sample(inhouse, planning.MOST_ROWS, seed)
-        table = tables.without_label(table, label, inhouse)
+    if pilot is not None and label is None:
+        errors.refuse("plan", "--label", "given with --pilot", None, "Name the column.")
+    first = None if reports is None else Reports.read(reports)
+    declared: Any = declared_classes(classes) or (first and first.channel.classes)
+    given = {} if inhouse is None else {"inhouse": _unlabelled(inhouse, label, seed)}
+    if pilot is not None:
+        given["pilot"], given["labels"] = _pilot(pilot, str(label), declared, seed)
     planned = planning.plan(
-        classes=classes,
         epsilon=epsilon,
+        classes=declared,
         target_accuracy=target_accuracy,
         people=people,
-        inhouse=table,
+        reports=first,
         image=image_size(image),
         seed=seed,
+        **given,
     )
     if as_json:
         return print_json(planned.to_dict())
-    lines = [
-        (f"{row.epsilon:g}", f"{row.people:,}", str(row.codewords), f"{row.accuracy:.2f}")
-        for row in planned.rows
-    ]
-    print_table(planned.title, ("ε", "people", "codewords", "accuracy"), lines)
     for sentence in (planned.answer, *planned.assumptions):
         print_text(f"- {sentence}")
+
+
+def _unlabelled(path: Path, label: str | None, seed: int) -> Any:
+    """Read in-house rows for a plan; they need not have the pilot's label column."""
+    from tacit.data import tables
+    from tacit.local.plan import MOST_ROWS as most
+
+    table, _ = tables.sample(path, most, seed)
+    return table.drop_columns([label]) if label in table.column_names else table
+
+
+def _pilot(path: Path, label: str, classes: Any, seed: int) -> tuple[Any, Any]:
+    """Read the rows of a pilot and their labels."""
+    import numpy as np
+
+    from tacit.data import labels, tables
+    from tacit.local.plan import MOST_ROWS as most
+
+    table, _ = tables.sample(path, most, seed)
+    rows, values = tables.split_label(table, label, path)
+    assert values is not None
+    if classes is None:
+        whole = all(type(value) is int for value in values)
+        return rows, np.array(values if whole else [str(value) for value in values])
+    return rows, tables.as_classes(values, labels.declare("plan", classes), str(path))
 
 
 def _fitted(mechanism: Any, kind: str) -> dict[str, Any]:
