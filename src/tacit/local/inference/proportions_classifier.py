@@ -14,9 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 from tacit.local import origins
 from tacit.local.channels import PartitionedChannel
 from tacit.local.inference import finite, mixture
+from tacit.local.inference.decisions import Deciding
 from tacit.local.inference.finite import Evidence, ShiftTest
 from tacit.local.inference.noise_aware import PRIORS, SIGNIFICANCE, ShiftWarning, must_be_none
-from tacit.local.inference.stored import Stored, parts_of, restored
+from tacit.local.inference.stored import parts_of, restored
 from tacit.local.inhouse import TAUGHT, Protection, together
 from tacit.local.reports import Reports, certify
 from tacit.privacy import artifact, codec, errors
@@ -25,7 +26,7 @@ from tacit.privacy.randomness import Seeded
 CARRIED = f"{TAUGHT}: it carries their likeness."
 
 
-class ProportionsClassifier(Stored):
+class ProportionsClassifier(Deciding):
     """A classifier of clean rows, fitted to the shares of labels in the cells of all partitions.
 
     Parameters
@@ -38,6 +39,8 @@ class ProportionsClassifier(Stored):
         Seed of landmarks; privacy does not depend on it.
     inhouse_public : bool
         State that these in-house rows are public; certificates say so.
+    priors, costs, threshold
+        How probabilities become answers, as in `NoiseAwareClassifier`.
 
     Attributes
     ----------
@@ -61,11 +64,17 @@ class ProportionsClassifier(Stored):
         prior: str = "auto",
         seed: int = 0,
         inhouse_public: bool = False,
+        priors: Any = None,
+        costs: Any = None,
+        threshold: float | None = None,
     ) -> None:
         self.inhouse = inhouse
         self.prior = prior
         self.seed = seed
         self.inhouse_public = inhouse_public
+        self.priors = priors
+        self.costs = costs
+        self.threshold = threshold
 
     def fit(self, reports: Reports | Sequence[Reports], y: None = None) -> Self:
         """Learn from labelled reports of one round, or of several rounds of one collection."""
@@ -76,6 +85,7 @@ class ProportionsClassifier(Stored):
             errors.refuse(where, "inhouse", "given", None, "Pass the in-house rows.")
         rounds = [reports] if isinstance(reports, Reports) else list(reports)
         _must_belong_together(where, rounds)
+        self._rule_for(rounds[-1].mechanism.classes)
         self._forget_fit()
         self.__dict__.pop("_pooled", None)
         last = rounds[-1]
@@ -91,6 +101,7 @@ class ProportionsClassifier(Stored):
         stream = Seeded(0) if any(reports.seeded for reports in rounds) else None
         said = dict.fromkeys(reports.mechanism.inhouse_.sentence for reports in rounds[:-1])
         self.certificate_ = certify(last.mechanism, last.channel, stream, (*said, CARRIED))
+        self._settle(self.mixture_.predict_proba(vectors))
         return self
 
     def _parts(
@@ -155,12 +166,8 @@ class ProportionsClassifier(Stored):
                 "predict: rows must be clean, got reports. A report of partitions shows one cell; "
                 "for rows that are themselves reported, use Codebook and NoiseAwareClassifier."
             )
-        return self.mixture_.predict_proba(self.mechanism_.vectors(rows))
-
-    def predict(self, rows: Any) -> npt.NDArray[Any]:
-        """Predict the most probable label of each row."""
-        best = self.predict_proba(rows).argmax(axis=1)
-        return np.asarray(self.classes_[best])
+        learned = self.mixture_.predict_proba(self.mechanism_.vectors(rows))
+        return self.rule.reweighed(learned, self.assumed_shares_)
 
     def class_shares(
         self, confidence: float = 0.95
