@@ -10,7 +10,7 @@ from typing import Any
 from tacit.apps.service import results
 from tacit.apps.service.problems import Problem
 from tacit.apps.service.store import Store
-from tacit.privacy import errors
+from tacit.privacy import artifact, errors
 
 OLDEST = 60.0
 """Seconds after which results are recomputed: another process may have withdrawn an answer."""
@@ -68,6 +68,9 @@ class Summaries:
         summary = results.summarize(
             campaign, reports, self.store.votes(name), now.model, confidence=confidence
         )
+        if now.model is not None:
+            published = artifact.unpack(self.store.file(name, "model"))
+            summary["notes"] = [*summary["notes"], *results.notes(published)]
         return {**summary, "minimum": campaign.minimum}
 
     def learn(self, name: str) -> dict[str, Any]:

@@ -45,7 +45,7 @@ KEPT: Any = "kept"
 """Stands for a parameter of `deciding` that is not to change."""
 
 _WHOLE = 0.01
-_NONE = 1e-300
+_NONE = 1e-12
 
 
 class ConstantAnswerWarning(UserWarning):
@@ -87,11 +87,12 @@ class Rule:
         """Replace the class shares that probabilities assume by the priors."""
         if self.priors is None:
             return probabilities
-        weights = self.priors / np.maximum(assumed, _NONE)
-        odds = probabilities * (weights / max(float(weights.max()), _NONE))
+        # A class that no probability favours at all cannot be reweighed.
+        weights = np.where(assumed > _NONE, self.priors / np.maximum(assumed, _NONE), 0.0)
+        odds = probabilities * weights
         total = odds.sum(axis=1, keepdims=True)
         # Where only classes with a prior of 0 were possible, nothing is known but the priors.
-        return np.asarray(np.where(total > 0, odds / np.maximum(total, _NONE), self.priors))
+        return np.asarray(np.where(total > 0, odds / np.where(total > 0, total, 1.0), self.priors))
 
     def places(self, probabilities: Reals) -> Integers:
         """Return the index of each row's answer; the first class wins ties."""

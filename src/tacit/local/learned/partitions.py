@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from importlib.util import find_spec
 from typing import Any, ClassVar, Self
@@ -379,18 +379,8 @@ _WEIGHTS = ("centres", "offsets", "mean", "matrix")
 
 
 def inferred(raw: Any) -> Schema:
-    """Read bounds and categories off in-house rows; numbers may be missing in any column.
-
-    People must not be refused because no in-house row lacked a value.
-    """
-    read = schema.infer(raw, None, "Partitions.fit")
-    if isinstance(read, schema.ArraySchema):
-        return read
-    columns = [
-        replace(column, missing="indicate") if isinstance(column, schema.Continuous) else column
-        for column in read.columns
-    ]
-    return schema.TableSchema(tuple(columns))
+    """Read bounds and categories off in-house rows; numbers may be missing in any column."""
+    return schema.may_be_missing(schema.infer(raw, None, "Partitions.fit"))
 
 
 def _projected(learned: Scales, rows: Rows, seed: int) -> tuple[Projection, tuple[slice, ...]]:

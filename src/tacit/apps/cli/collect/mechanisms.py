@@ -14,6 +14,7 @@ from tacit.apps.cli.files import (
     image_size,
     must_be_new,
     read_schema,
+    warnings_on_stderr,
 )
 from tacit.apps.cli.groups import command
 from tacit.apps.cli.options import AsJson, CentralDelta, Data, Device, InhousePublic, Out
@@ -120,7 +121,7 @@ def fit(
     given: dict[str, Any] = {"schema": declared, "seed": seed, "inhouse_public": inhouse_public}
     if kind != "partitions":
         given |= {"image": image_size(image), "device": device}
-    with naming(data):
+    with naming(data), warnings_on_stderr():
         mechanism.fit(table, **given)
     mechanism.save(out)
     rows_used = {"rows": table.num_rows, "rows_in_file": total}
@@ -153,7 +154,7 @@ def adapt(
         remedy = "Fit with --kind partitions, and learn with --inhouse."
         errors.refuse("adapt", "MODEL", "learned from partitions", learned.kind, remedy)
     table, _ = tables.sample(inhouse, rows, seed, learned.mechanism_.schema)
-    with naming(inhouse):
+    with naming(inhouse), warnings_on_stderr():
         table = tables.without_label(table, label, inhouse)
         mechanism = learned.next_round(table, inhouse_public=inhouse_public, seed=seed)
     mechanism.save(out)
