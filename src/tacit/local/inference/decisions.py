@@ -184,7 +184,8 @@ class Deciding(Stored):
         weights = weights / weights.sum()
         self.assumed_shares_ = np.asarray(weights @ probabilities, np.float64)
         answers = rule.places(rule.reweighed(probabilities, self.assumed_shares_))
-        self.answer_shares_ = np.bincount(answers, weights, len(self.classes_))
+        counted = np.bincount(answers, weights, len(self.classes_))
+        self.answer_shares_ = np.asarray(counted, np.float64)
         if (always := self.constant_answer) is not None:
             warnings.warn(constant(always), ConstantAnswerWarning, stacklevel=3)
 
