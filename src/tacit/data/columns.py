@@ -6,6 +6,7 @@ Errors name the column, never the value, which belongs to a person.
 from __future__ import annotations
 
 import numbers
+import warnings
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -15,6 +16,12 @@ import numpy.typing as npt
 from tacit.privacy.errors import InvalidData
 
 Columns = list[tuple[str, npt.NDArray[Any]]]
+
+_SHOWN = 5
+
+
+class IgnoredColumnsWarning(UserWarning):
+    """A table has columns that the schema does not have."""
 
 
 def columns_of(raw: Any) -> Columns | None:
@@ -35,9 +42,11 @@ def _arrow(column: Any) -> npt.NDArray[Any]:
 
 
 def chosen(table: Columns, names: tuple[str, ...], where: str) -> Columns:
-    """Select the named columns, in the order of the names; ignore all others.
+    """Select the named columns, in the order of the names; ignore all others, with a warning.
 
-    Errors do not show the names in the data: without a header, they are a person's values.
+    Errors do not show the names in the data: without a header, they are a person's values. The
+    warning does, as every declared column was found: then there is a header. It depends on names
+    alone.
     """
     selected: Columns = []
     for name in names:
@@ -49,6 +58,14 @@ def chosen(table: Columns, names: tuple[str, ...], where: str) -> Columns:
             raise InvalidData(f"{where}: {named(name)} must {problem}. {shown}")
         selected += same
     same_length(selected, where)
+    if others := [name for name, _ in table if name not in names]:
+        more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+        warnings.warn(
+            f"{where}: columns that are not in the schema are ignored: "
+            f"{', '.join(others[:_SHOWN])}{more}.",
+            IgnoredColumnsWarning,
+            stacklevel=4,
+        )
     return selected
 
 

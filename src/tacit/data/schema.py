@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NoReturn, TypeVar
 
@@ -53,6 +53,7 @@ _SHAPES = {
     "signal": ("points in time", "channels"),
 }
 _BLOCK_CELLS = 1 << 16
+_FAR, _TINY, _HUGE = 1000.0, 1e-300, 1e300
 _OUTSIDE, _MISSING, _UNSEEN = ("refuse", "clip"), ("refuse", "indicate"), ("refuse", "other")
 
 
@@ -96,7 +97,7 @@ class ArraySchema:
     image : (int, int), optional
         Height and width if a row is a grey image; their product is `width`.
     outside : {"refuse", "clip"}
-        What happens to a number beyond the bounds. NaN and infinity are always refused.
+        What happens to a number beyond the bounds, infinity included. NaN is always refused.
     columns : tuple of str, optional
         Names of the numbers, if rows may also be a table with one column per number.
     colour : (int, int, int), optional
@@ -176,9 +177,10 @@ class ArraySchema:
     def _scaled(self, block: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
         # The extremes are NaN if any number is; masks only find the column to name.
         extremes = np.array([block.min(), block.max()])
-        if not np.isfinite(extremes).all():
-            name = self._first(~np.isfinite(block))
-            refuse_column(where, name, "finite, without NaN or infinity")
+        if np.isnan(extremes).any():
+            refuse_column(where, self._first(np.isnan(block)), "finite, without NaN")
+        if self.outside == "refuse" and np.isinf(extremes).any():
+            refuse_column(where, self._first(np.isinf(block)), "finite, without infinity")
         if self.outside == "refuse" and _outside(extremes, self).any():
             _refuse_bounds(where, self._first(_outside(block, self)), self)
         if block.dtype == np.uint8:
@@ -213,7 +215,7 @@ class Continuous:
     missing : {"refuse", "indicate"}
         NaN (or null) is refused, or kept as NaN for features and encoders to mark.
     outside : {"refuse", "clip"}
-        What happens to a number beyond the bounds. Infinity is always refused.
+        What happens to a number beyond the bounds, infinity included.
     """
 
     name: str
@@ -233,7 +235,7 @@ class Continuous:
         """Check and scale the column."""
         name = named(self.name)
         values = numeric(column, name, where)
-        if np.isinf(values).any():
+        if self.outside == "refuse" and np.isinf(values).any():
             refuse_column(where, name, "finite")
         if self.missing == "refuse" and np.isnan(values).any():
             remedy = (
@@ -386,6 +388,9 @@ def infer(
 
     Whatever lies beyond them later is clipped, counts as "other", or, where these rows have
     missing values, is marked as missing. Whole arrays of uint8 are bounded by 0 and 255 instead.
+    Infinity is beyond all bounds. So are numbers of a table's column that are very far from the
+    others (1,000 times the distance between its first and last per cent): they would leave no
+    resolution to the others.
     A table of images or signals (`image` or `signal` given) has one column per number. Arrays
     (n, height, width) and (n, height, width, channels) are images, the first unless `signal` is
     given. Numeric columns are continuous, also
@@ -436,8 +441,12 @@ def _infer_array(
         return ArraySchema(width, 0.0, 255.0, columns=names, **shaped)
     # The extremes are NaN if any number is; a mask of the whole array could exhaust memory.
     low, high = float(array.min()), float(array.max())
-    if not np.isfinite(low) or not np.isfinite(high):
-        raise InvalidData(f"{where}: rows must be finite, without NaN or infinity.")
+    if np.isinf([low, high]).any():
+        finite = array[np.isfinite(array)]
+        low, high = (float(finite.min()), float(finite.max())) if finite.size else (np.nan, np.nan)
+    if np.isnan([low, high]).any():
+        raise InvalidData(f"{where}: rows must be finite, without NaN.")
+    low, high = max(low, -_HUGE), min(high, _HUGE)
     upper = high if high > low else low + 1.0
     return ArraySchema(width, low, upper, outside="clip", columns=names, **shaped)
 
@@ -446,9 +455,10 @@ def _infer_column(name: str, data: npt.NDArray[Any], where: str) -> Continuous |
     if data.dtype.kind in "iuf" or (data.dtype.kind == "O" and all_numbers(data)):
         values = numeric(data, named(name), where)
         present = values[~np.isnan(values)]
-        if present.size == 0 or not np.isfinite(present).all():
-            refuse_column(where, named(name), "finite, and not missing in every row")
-        low, high = float(present.min()), float(present.max())
+        finite = present[np.isfinite(present)]
+        if finite.size == 0:
+            refuse_column(where, named(name), "finite and not missing in some row")
+        low, high = _bounds(finite)
         missing = "indicate" if present.size < values.size else "refuse"
         return Continuous(name, low, high if high > low else low + 1.0, missing, "clip")
     texts, _ = distinct_texts(data, named(name), where)
@@ -459,9 +469,38 @@ def _infer_column(name: str, data: npt.NDArray[Any], where: str) -> Continuous |
     return Categorical(name, tuple(categories), "other")
 
 
+def _bounds(values: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """Return the extremes, without those that are very far from all other values."""
+    first = float(np.quantile(values, 0.01, method="higher"))
+    last = float(np.quantile(values, 0.99, method="lower"))
+    low, high = float(values.min()), float(values.max())
+    if last > first:
+        reach = _FAR * (last - first)
+        low, high = max(low, first - reach), min(high, last + reach)
+    # Bounds that a schema can hold.
+    low, high = (0.0 if abs(end) < _TINY else min(max(end, -_HUGE), _HUGE) for end in (low, high))
+    return low, high
+
+
+def may_be_missing(given: Schema) -> Schema:
+    """Return the schema in which every number of a table may be missing.
+
+    People must not be refused because no in-house row lacked a value.
+    """
+    if isinstance(given, ArraySchema):
+        return given
+    columns = [
+        replace(column, missing="indicate") if isinstance(column, Continuous) else column
+        for column in given.columns
+    ]
+    return TableSchema(tuple(columns))
+
+
 def _unit(values: npt.NDArray[np.float64], lower: float, upper: float) -> npt.NDArray[np.float64]:
     """Scale in float64 whatever the type of the data: equal values give equal numbers."""
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not np.isfinite(upper - lower):
+            values, lower, upper = values / 2, lower / 2, upper / 2
         return np.clip((values - lower) / (upper - lower), 0.0, 1.0)
 
 

@@ -140,6 +140,58 @@ def test_a_table_from_rows_to_accuracy(run: Run, work: Path, tmp_path: Path) -> 
     assert [one["class"] for one in found["by_class"]] == ["no", "yes"]
 
 
+def test_costs_and_a_threshold_without_a_new_fit(run: Run, work: Path, tmp_path: Path) -> None:
+    """A model of two classes in a table is a student on the codebook's cells."""
+    people, reports, model = (tmp_path / name for name in ("people.csv", "r.parquet", "model"))
+    csv.write_csv(customers(2000, 1), people)
+    run("collect", "privatize", work / "table", people, "--label", "loyal", "--out", reports)
+    learned = run("collect", "learn", reports, "--priors", "no=.5,yes=.5", "--out", model, "--json")
+    assert learned.json["model"] == "student"
+    more = customers(500, 2)
+    csv.write_csv(more.append_column("note", [["x"] * 500]), people)
+    given = ("collect", "evaluate", model, people, "--label", "loyal", "--json")
+    plain, strict = run(*given), run(*given, "--threshold", "0.999")
+    assert plain.err.count("\n") == 1
+    assert "columns that are not in the schema are ignored: note." in plain.err
+    recalls = [found.json["by_class"][1]["recall"] for found in (plain, strict)]
+    assert recalls[0] > recalls[1]
+    assert strict.json["auc"] == plain.json["auc"]
+    assert strict.json["auc"]["value"] > 0.9
+    constant = run(*given, "--costs", "yes:no=100000,no:yes=0")
+    assert "tacit: Every answer is 'yes'." in constant.err
+    assert constant.json["balanced_accuracy"]["value"] == 0.5
+    matrix = tmp_path / "costs.json"
+    matrix.write_text("[[0, 0], [100000, 0]]")
+    assert run(*given, "--costs", matrix).json == constant.json
+    printed = run(*given[:-1]).out
+    for word in ("balanced accuracy", "area under the ROC", "Brier score", "precision"):
+        assert word in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--priors", "no=.5"), "--priors must be one for each of 2 classes"),
+        (("--priors", "no=half,yes=.5"), "--priors must be like no=.94,yes=.06"),
+        (("--costs", "no:maybe=2"), "--costs must be about the classes no, yes"),
+        (("--costs", "nowhere.json"), "--costs must be like yes:no=5, or an existing file"),
+        (("--threshold", "2"), "--threshold must be in [0, 1]"),
+        (("--threshold", ".5", "--costs", "yes:no=2"), "--threshold must be None where costs"),
+    ],
+)
+def test_wrong_decisions_are_refused(
+    run: Run, work: Path, tmp_path: Path, options: tuple[str, ...], said: str
+) -> None:
+    reports = tmp_path / "r.parquet"
+    csv.write_csv(customers(50, 1), tmp_path / "p.csv")
+    given = ("collect", "privatize", work / "table", tmp_path / "p.csv", "--label", "loyal")
+    run(*given, "--out", reports)
+    refused = run("collect", "learn", reports, *options, "--out", tmp_path / "model")
+    assert refused.code == 2
+    assert said in refused.err
+    assert not (tmp_path / "model").exists()
+
+
 def test_a_student_is_marked(run: Run, work: Path, tmp_path: Path) -> None:
     learned = run(
         *("collect", "learn", work / "reports.parquet", "--inhouse", work / "inhouse.parquet"),

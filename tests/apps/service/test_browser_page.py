@@ -535,6 +535,9 @@ def test_owner_and_voter(browser, tmp_path, mechanism, digits, by_class):
         look_again(page)
         page.wait_for_selector("#accuracy-box:visible")
         assert page.locator("#by-class svg").count() == (10 if by_class else 0)
+        assert page.is_visible("#by-class-box") == by_class
+        bars = page.locator("#accuracy .name").all_inner_texts()
+        assert bars == ["20 voters", "Balanced"][: 1 + by_class]
         files(page, site)
         page.click("#closing summary")
         page.click("#close")

@@ -234,3 +234,14 @@ def test_a_million_reports_fit(mechanism, reports):
     tracemalloc.stop()
     assert found["reports"] == 1_000_000
     assert peak < 200e6
+
+
+def test_a_model_with_one_answer_is_named(mechanism, reports, model):
+    assert results.notes(model) == []
+    alike = results.learn(mechanism.release(IMAGES[:800], np.full(800, 7), rng=Seeded(5)))
+    (said,) = results.notes(alike)
+    assert said.startswith("The published model answers “7” for everyone")
+    votes = cast(alike, IMAGES[:300], DIGITS[:300], Ballot(epsilon=4, classes=10, unit="person"))
+    found = results.summarize(campaign_of(mechanism), reports, votes, None)["accuracy"]
+    low, high = found["balanced_accuracy"]["interval"]
+    assert low <= 0.1 <= high

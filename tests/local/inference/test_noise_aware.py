@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 import tacit
 from tacit.data.schema import ArraySchema
 from tacit.local import ceilings
+from tacit.local.inference.decisions import ConstantAnswerWarning
 from tacit.local.inference.noise_aware import NoiseAwareClassifier, ShiftWarning
 from tacit.local.learned.codebook import Codebook
 from tacit.local.learned.direct import Direct
@@ -70,6 +71,9 @@ def test_parameters_and_clones(fitted):
         "output_bias": None,
         "seed": 5,
         "device": "cpu",
+        "priors": None,
+        "costs": None,
+        "threshold": None,
     }
     assert model.get_params() == wanted
     assert clone(model).get_params() == wanted
@@ -208,9 +212,9 @@ def test_foreign_and_labelled_reports_are_refused(fitted, mechanism, unseen):
 
 def test_private_points_need_two_answers(mechanism):
     rows, _ = people(4000, 1)
-    all_one = NoiseAwareClassifier().fit(
-        mechanism.at(8.0).release(rows, np.full(4000, "east"), rng=Seeded(0))
-    )
+    reports = mechanism.at(8.0).release(rows, np.full(4000, "east"), rng=Seeded(0))
+    with pytest.warns(ConstantAnswerWarning, match="Every answer is 'east'"):
+        all_one = NoiseAwareClassifier().fit(reports)
     with pytest.raises(InvalidParameter, match="at least two"):
         all_one.for_private_points(1.0)
 
@@ -395,7 +399,7 @@ def test_a_private_answer_that_no_report_can_change_is_warned_of():
     rows, names = people(4000, seed=9, shares=(0.9, 0.05, 0.05))
     mechanism = Codebook(epsilon=6, codewords=3, classes=tuple(NAMES.tolist()))
     model = NoiseAwareClassifier().fit(mechanism.fit(rows, schema=SCHEMA).release(rows, names))
-    with pytest.warns(tacit.local.inference.noise_aware.ConstantAnswerWarning, match="north"):
+    with pytest.warns(ConstantAnswerWarning, match="north"):
         model.for_private_points(0.5)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

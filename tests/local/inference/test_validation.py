@@ -438,3 +438,20 @@ def test_refusals():
         validate(Model(), rows, truth, epsilon=-1)
     with pytest.raises(InvalidParameter, match="confidence must be"):
         estimate(Ballot(epsilon=1).release(np.ones(3, bool)), 0)
+
+
+def test_balanced_accuracy_is_the_mean_recall_and_its_interval_covers():
+    """Shares of .9 and .1 with recalls of .95 and .3: the accuracy hides the second."""
+    rng, missed, ballot = np.random.default_rng(0), 0, Ballot(epsilon=2, classes=2)
+    for seed in range(150):
+        classes = (rng.random(1500) < 0.1).astype(int)
+        right = rng.random(1500) < np.array([0.95, 0.3])[classes]
+        found = estimate(ballot.release(right, classes=classes, rng=Seeded(seed)), 0.9)
+        low, high = found.balanced.interval
+        missed += not low <= 0.625 <= high
+        each = [one.accuracy for one in found.by_class.values()]
+        assert found.balanced.accuracy == pytest.approx(np.mean(each))
+        assert low <= found.balanced.accuracy <= high
+    assert missed <= 15
+    assert found.accuracy > found.balanced.accuracy + 0.1
+    assert estimate(Ballot(epsilon=2).release(right, rng=Seeded(0))).balanced is None

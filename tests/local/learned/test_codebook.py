@@ -13,6 +13,7 @@ from sklearn.datasets import load_digits
 
 import tacit
 from tacit.audit import exact, statistical
+from tacit.data.columns import IgnoredColumnsWarning
 from tacit.data.schema import ArraySchema, Categorical, Continuous, TableSchema
 from tacit.local.learned.codebook import Codebook
 from tacit.local.reports import Reports
@@ -439,7 +440,6 @@ def without(column):
         (secret("age", math.inf), "column 'age' must be finite"),
         (secret("age", 7531.5), r"column 'age' must be within \[0, 100\]"),
         (secret("age", "7531"), "column 'age' must be numbers"),
-        (secret("pay", -math.inf), "column 'pay' must be finite"),
         (secret("job", "7531"), "column 'job' must be one of its 3 declared categories"),
         ({**people(20), "job": np.full(20, 75.31)}, "column 'job' must be text"),
         (without("job"), "column 'job' must be present"),
@@ -462,7 +462,9 @@ def test_bad_rows_of_a_table_are_refused_by_column_and_not_echoed(table, rows, n
 def test_columns_are_chosen_by_name(table):
     expected = table.encode(people(20))
     assert np.array_equal(table.encode(reordered()), expected)
-    assert np.array_equal(table.encode({**people(20), "7531": np.zeros(20)}), expected)
+    with pytest.warns(IgnoredColumnsWarning, match=r"are ignored: 7531\."):
+        found = table.encode({**people(20), "7531": np.zeros(20)})
+    assert np.array_equal(found, expected)
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf, 16.75, -0.0625])

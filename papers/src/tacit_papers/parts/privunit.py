@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from scipy import optimize, special, stats
@@ -59,10 +58,10 @@ class PrivUnit:
     cap: float
 
     @classmethod
-    def best(cls, dimension: int, epsilon: float) -> Self:
+    def best(cls, dimension: int, epsilon: float) -> PrivUnit:
         """Choose p and q of the smallest variance among those with this ε."""
 
-        def made(log_odds: float) -> Self:
+        def made(log_odds: float) -> PrivUnit:
             return cls(
                 dimension, float(special.expit(epsilon + log_odds)), float(special.expit(log_odds))
             )

@@ -23,8 +23,8 @@ import numpy as np
 from tacit.data.datasets.base import Dataset
 from tacit.local import ceilings
 from tacit.local.evaluation import Tally
+from tacit.local.inference.decisions import ConstantAnswerWarning
 from tacit.local.inference.noise_aware import (
-    ConstantAnswerWarning,
     NoiseAwareClassifier,
     ShiftWarning,
 )
@@ -199,7 +199,7 @@ class Collect:
         measured = {
             "clean_accuracy": counted["accuracy"],
             "private_accuracy": accuracy(private, truth),
-            "by_class": [one["accuracy"] for one in counted["by_class"]],
+            "by_class": [one["recall"] or 0.0 for one in counted["by_class"]],
             **values,
         }
         if classes == 2:

@@ -98,12 +98,12 @@ def must_have(thing: Any, needed: str, path: Path) -> Any:
 
 @contextmanager
 def warnings_on_stderr() -> Iterator[None]:
-    """Print warnings as lines of the command, not of Python."""
+    """Print warnings as lines of the command, not of Python, each once."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-    for warning in caught:
-        print(f"tacit: {spoken(warning.message)}", file=sys.stderr)
+    for line in dict.fromkeys(spoken(warning.message) for warning in caught):
+        print(f"tacit: {line}", file=sys.stderr)
 
 
 @contextmanager

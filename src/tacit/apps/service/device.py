@@ -174,9 +174,9 @@ def _frame(schema: Schema, mean: npt.NDArray[Any] | None) -> float | None:
 def _answering(model: Any) -> dict[str, Any]:
     """Describe how the model answers: a label per codeword, or the layers of a network."""
     if hasattr(model, "table_"):
-        return {"codewords": model.given_codeword().argmax(axis=1).tolist(), "network": None}
+        return {"codewords": model.codeword_answers().tolist(), "network": None}
     network = model.network_
-    if model.level != "latent":
+    if model.level != "latent" or not model.rule.most_probable:
         return {"codewords": None, "network": None}
     layers = zip(network.weights, network.biases, strict=True)
     return {

@@ -6,6 +6,7 @@ many reports as the campaign's minimum.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from tacit.local.channels import PartitionedChannel
 from tacit.local.inference import finite, poisoning
+from tacit.local.inference.decisions import ConstantAnswerWarning
 from tacit.local.inference.finite import Evidence
 from tacit.local.inference.noise_aware import NoiseAwareClassifier, evidence_of
 from tacit.local.inference.proportions_classifier import pooled
@@ -40,6 +42,12 @@ OTHERS_IN_CELLS = (
 OTHERS = (
     "People's answers are distributed differently from the in-house rows, so the model is learned "
     "from the reports alone."
+)
+
+
+CONSTANT = (
+    "The published model answers “{}” for everyone: its accuracy is the share of that label, and "
+    "tells nothing about the others. See the recall of each label."
 )
 
 
@@ -103,7 +111,15 @@ def learn(reports: Reports) -> NoiseAwareClassifier:
         and _shift(evidence_of(reports), reports).p_value < SHIFTED
     )
     # Not "auto", which warns: nobody reads warnings on a server. The results say it instead.
-    return NoiseAwareClassifier(prior="none" if shifted else "inhouse").fit(reports)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConstantAnswerWarning)
+        return NoiseAwareClassifier(prior="none" if shifted else "inhouse").fit(reports)
+
+
+def notes(model: Any) -> list[str]:
+    """Say what the owner should know about a published model: that it always answers the same."""
+    answer = getattr(model, "constant_answer", None)
+    return [] if answer is None else [CONSTANT.format(answer)]
 
 
 def _of_codebook(reports: Reports, confidence: float) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from typing import Any
 
 from tacit.apps.service import results
 from tacit.apps.service.campaign import Campaign
-from tacit.apps.service.keeping import Status
 from tacit.apps.service.problems import Problem
 from tacit.apps.service.store import Store
 from tacit.privacy import artifact, errors
@@ -66,25 +65,20 @@ class Summaries:
             return summary
 
     def _compute(self, name: str, now: Any, confidence: float) -> dict[str, Any]:
-        campaign, reports = self.store.campaign(name), self.store.reports(name)
+        campaign = self.store.campaign(name)
+        published = None if now.model is None else artifact.unpack(self.store.model(name))
         summary = results.summarize(
             campaign,
-            reports,
+            self.store.reports(name),
             self.store.votes(name),
             now.model,
             confidence=confidence,
-            shift=self._learned_shift(campaign, now),
+            # Whether people resemble in-house rows is tested where a model of partitions is taught.
+            shift=float(published.shift_.p_value) if published and campaign.adaptive else None,
         )
+        if published is not None:
+            summary["notes"] = [*summary["notes"], *results.notes(published)]
         return {**summary, "minimum": campaign.minimum}
-
-    def _learned_shift(self, campaign: Campaign, now: Status) -> float | None:
-        """Return the p-value that a model of partitions was learned with.
-
-        Whether people resemble the in-house rows is tested where these rows are.
-        """
-        if now.model is None or not campaign.adaptive:
-            return None
-        return float(artifact.unpack(self.store.model(campaign.id)).shift_.p_value)
 
     def learn(self, name: str) -> dict[str, Any]:
         """Learn a model from the reports so far, and publish it."""

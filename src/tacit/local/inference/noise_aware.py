@@ -17,9 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.local.channels import PartitionedChannel
 from tacit.local.inference import finite
+from tacit.local.inference.decisions import ConstantAnswerWarning, Deciding
 from tacit.local.inference.finite import Evidence
 from tacit.local.inference.neural import fit_network, settings_for
-from tacit.local.inference.stored import Stored, parts_of, restored
+from tacit.local.inference.stored import parts_of, restored
 from tacit.local.reports import Reports
 from tacit.privacy import artifact, devices, errors
 from tacit.privacy.guarantees import Guarantee
@@ -34,11 +35,7 @@ class ShiftWarning(UserWarning):
     """The people who reported do not look like the in-house rows."""
 
 
-class ConstantAnswerWarning(UserWarning):
-    """Reports at this ε cannot change the answer."""
-
-
-class NoiseAwareClassifier(Stored):
+class NoiseAwareClassifier(Deciding):
     """A classifier learned from labelled reports; it predicts clean or released rows.
 
     Parameters
@@ -58,6 +55,12 @@ class NoiseAwareClassifier(Stored):
         Seed of initial weights, held-out reports and resampling; privacy does not depend on it.
     device : str
         Other mechanisms: where the network is fitted, as in `VLM.fit`; it is not saved.
+    priors, costs, threshold
+        How probabilities become answers: see `tacit.inference.decisions`. `priors` are the class
+        shares among those who will be classified, in the order of the classes or by class;
+        `costs` a matrix (true class, answer), or the costs of some errors by (true class, answer)
+        where all others cost 1; `threshold`, for two classes, the least probability of the second
+        at which it is the answer. `deciding` changes them without a new fit.
 
     Attributes
     ----------
@@ -67,6 +70,9 @@ class NoiseAwareClassifier(Stored):
         Codebooks: estimated shares, summing to 1.
     main_ : array, (codewords, classes)
         Linked codewords: the probability of each one's main label.
+    assumed_shares_, answer_shares_ : array, (classes,)
+        The class shares that the probabilities assume without `priors`, and the shares of the
+        answers, both on what the model was fitted on.
     shift_ : ShiftTest
         Codebooks: a test of whether the people look like the in-house rows.
     network_ : Network
@@ -88,6 +94,9 @@ class NoiseAwareClassifier(Stored):
         output_bias: bool | None = None,
         seed: int = 0,
         device: str = "cpu",
+        priors: Any = None,
+        costs: Any = None,
+        threshold: float | None = None,
     ) -> None:
         self.prior = prior
         self.level = level
@@ -95,6 +104,9 @@ class NoiseAwareClassifier(Stored):
         self.output_bias = output_bias
         self.seed = seed
         self.device = device
+        self.priors = priors
+        self.costs = costs
+        self.threshold = threshold
 
     def fit(self, reports: Reports, y: None = None) -> Self:
         """Learn from labelled reports; `y` must be None and is there for scikit-learn."""
@@ -109,6 +121,7 @@ class NoiseAwareClassifier(Stored):
             )
         errors.choice("NoiseAwareClassifier", "prior", self.prior, PRIORS)
         must_be_none("NoiseAwareClassifier.fit", y)
+        self._rule_for(reports.mechanism.classes)
         by_table = reports.channel.symbols is not None
         device = devices.resolve("NoiseAwareClassifier", self.device, used=not by_table)
         self._forget_fit()
@@ -145,6 +158,7 @@ class NoiseAwareClassifier(Stored):
         if self.mechanism_.links_ is not None:
             shares = self.table_.sum(axis=1)
             self.main_ = finite.main_labels(self._evidence, shares, self.mechanism_.links_)
+        self._settle(self.given_codeword(), self.table_.sum(axis=1))
 
     def _fit_network(self, reports: Reports, device: str) -> None:
         inputs = self.mechanism_.released_features(reports, level=self.level)
@@ -159,12 +173,17 @@ class NoiseAwareClassifier(Stored):
             seed=errors.whole("NoiseAwareClassifier", "seed", self.seed, least=0),
             device=device,
         )
+        self._settle(self.network_.predict_proba(inputs))
 
     # --- predictions ---------------------------------------------------------------------------
 
     def predict_proba(self, rows: Any) -> Reals:
         """Predict class probabilities of clean rows, or of unlabelled `Reports` at any ε."""
         check_is_fitted(self, "mechanism_")
+        return self.rule.reweighed(self._learned_proba(rows), self.assumed_shares_)
+
+    def _learned_proba(self, rows: Any) -> Reals:
+        """Predict probabilities under the class shares of those who reported."""
         if isinstance(rows, Reports):
             must_be_mine(rows, self.mechanism_)
             if hasattr(self, "table_"):
@@ -175,11 +194,6 @@ class NoiseAwareClassifier(Stored):
         else:
             inputs = self.mechanism_.clean_features(rows, level=self.level)
         return self.network_.predict_proba(inputs)
-
-    def predict(self, rows: Any) -> npt.NDArray[Any]:
-        """Predict the most probable label of each row."""
-        best = self.predict_proba(rows).argmax(axis=1)
-        return np.asarray(self.classes_[best])
 
     def given_codeword(self) -> Reals:
         """Return P(label | codeword); for codewords without information, the shares of the labels.
@@ -196,14 +210,22 @@ class NoiseAwareClassifier(Stored):
             return given
         return finite.MAIN_SHARE * self.main_ + (1 - finite.MAIN_SHARE) * given
 
+    def codeword_answers(self) -> npt.NDArray[np.int64]:
+        """Return the index of the answer for each codeword."""
+        check_is_fitted(self, "table_")
+        return self._answers(self.given_codeword())
+
+    def _answers(self, learned: Reals) -> npt.NDArray[np.int64]:
+        return self.rule.places(self.rule.reweighed(learned, self.assumed_shares_))
+
     def for_private_points(self, epsilon: float) -> NoiseAwareClassifier:
         """Adapt the classifier to people who show only a report of their row, at this ε.
 
-        Codewords with the same most probable label are merged, and a report names a single one:
+        Codewords with the same answer are merged, and a report names a single one:
         randomized response over the labels, which no ε-DP channel beats (see `tacit.ceilings`).
         """
         check_is_fitted(self, "table_")
-        answer = self.given_codeword().argmax(axis=1)
+        answer = self.codeword_answers()
         used = np.unique(answer)
         made = NoiseAwareClassifier(**self.get_params())
         made.mechanism_ = self.mechanism_.regrouped(answer, subset_size=1).at(epsilon)
@@ -214,6 +236,7 @@ class NoiseAwareClassifier(Stored):
         made.table_ = np.stack([self.table_[answer == label].sum(axis=0) for label in used])
         if hasattr(self, "main_"):
             made.main_ = np.eye(len(self.classes_))[used]
+        made.assumed_shares_, made.answer_shares_ = self.assumed_shares_, None
         made._warn_if_constant()
         return made
 
@@ -224,7 +247,8 @@ class NoiseAwareClassifier(Stored):
             np.exp(self.mechanism_.channel(False).symbols.log_odds),
         )
         each = mass * (1 + (odds - 1) * np.eye(len(mass)))
-        answers = (each @ self.given_codeword()).argmax(axis=1)
+        given = each @ self.given_codeword()
+        answers = self._answers(given / given.sum(axis=1, keepdims=True))
         if len(np.unique(answers)) == 1:
             warnings.warn(
                 f"At ε = {float(self.mechanism_.epsilon):g} the answer is "

@@ -15,9 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 from tacit.local import origins
 from tacit.local.channels import PartitionedChannel
 from tacit.local.inference import field, finite, mixture
+from tacit.local.inference.decisions import Deciding
 from tacit.local.inference.finite import Evidence, ShiftTest
 from tacit.local.inference.noise_aware import PRIORS, SIGNIFICANCE, ShiftWarning, must_be_none
-from tacit.local.inference.stored import Stored, parts_of, restored
+from tacit.local.inference.stored import parts_of, restored
 from tacit.local.inhouse import TAUGHT, Protection, together
 from tacit.local.reports import Reports, certify
 from tacit.privacy import artifact, codec, errors
@@ -26,7 +27,7 @@ from tacit.privacy.randomness import Seeded
 CARRIED = f"{TAUGHT}: it carries their likeness."
 
 
-class ProportionsClassifier(Stored):
+class ProportionsClassifier(Deciding):
     """A classifier of clean rows, fitted to the shares of labels in the cells of all partitions.
 
     Parameters
@@ -40,6 +41,8 @@ class ProportionsClassifier(Stored):
         Seed of landmarks; privacy does not depend on it.
     inhouse_public : bool
         State that these in-house rows are public; certificates say so.
+    priors, costs, threshold
+        How probabilities become answers, as in `NoiseAwareClassifier`.
 
     Attributes
     ----------
@@ -65,11 +68,17 @@ class ProportionsClassifier(Stored):
         prior: str = "auto",
         seed: int = 0,
         inhouse_public: bool = False,
+        priors: Any = None,
+        costs: Any = None,
+        threshold: float | None = None,
     ) -> None:
         self.inhouse = inhouse
         self.prior = prior
         self.seed = seed
         self.inhouse_public = inhouse_public
+        self.priors = priors
+        self.costs = costs
+        self.threshold = threshold
 
     def fit(self, reports: Reports | Sequence[Reports], y: None = None) -> Self:
         """Learn from labelled reports of one round, or of several rounds of one collection."""
@@ -81,6 +90,7 @@ class ProportionsClassifier(Stored):
         taught = self.inhouse is not None
         if not taught and rounds[-1].mechanism.synthetic_ is None:
             errors.refuse(where, "inhouse", "given", None, "Pass the in-house rows.")
+        self._rule_for(rounds[-1].mechanism.classes)
         self._forget_fit()
         self.__dict__.pop("_pooled", None)
         last = rounds[-1]
@@ -99,6 +109,7 @@ class ProportionsClassifier(Stored):
         said = dict.fromkeys(reports.mechanism.inhouse_.sentence for reports in rounds[:-1])
         carried = (CARRIED,) if taught else ()
         self.certificate_ = certify(last.mechanism, last.channel, stream, (*said, *carried))
+        self._settle(self.mixture_.predict_proba(vectors))
         return self
 
     def _parts(
@@ -172,12 +183,8 @@ class ProportionsClassifier(Stored):
                 "predict: rows must be clean, got reports. A report of partitions shows one cell; "
                 "for rows that are themselves reported, use Codebook and NoiseAwareClassifier."
             )
-        return self.mixture_.predict_proba(self.mechanism_.vectors(rows))
-
-    def predict(self, rows: Any) -> npt.NDArray[Any]:
-        """Predict the most probable label of each row."""
-        best = self.predict_proba(rows).argmax(axis=1)
-        return np.asarray(self.classes_[best])
+        learned = self.mixture_.predict_proba(self.mechanism_.vectors(rows))
+        return self.rule.reweighed(learned, self.assumed_shares_)
 
     def class_shares(
         self, confidence: float = 0.95

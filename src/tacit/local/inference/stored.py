@@ -32,6 +32,17 @@ class Stored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     inhouse_: Protection
     """The protection of the in-house rows that the mechanism or the model was fitted on."""
 
+    def _given(self) -> dict[str, Any]:
+        """Return the parameters that are saved."""
+        return {name: v for name, v in self.get_params().items() if name not in _NOT_STORED}
+
+    def _stored_beside(self) -> dict[str, Any]:
+        """Return JSON-ready data for `_restore_beside`: nothing, unless a subclass has some."""
+        return {}
+
+    def _restore_beside(self, parameters: dict[str, Any]) -> None:
+        """Restore what `_stored_beside` returned."""
+
     def _forget_fit(self) -> None:
         """Make it unfitted until a fit succeeds, so that nothing is stated about another model."""
         for name in [name for name in vars(self) if name.endswith("_")]:
@@ -62,14 +73,14 @@ class Stored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 def parts_of(model: Any, network: Network | None = None) -> tuple[dict[str, Any], codec.Arrays]:
     """Return what every classifier stores: its settings and its mechanism."""
     inner, weights = model.mechanism_.parts()
-    given = {name: v for name, v in model.get_params().items() if name not in _NOT_STORED}
     parameters = {
-        "settings": {name: codec.plain(value) for name, value in given.items()},
+        "settings": {name: codec.plain(value) for name, value in model._given().items()},
         "mechanism": {"kind": model.mechanism_.kind, "parameters": inner},
         "reports": model.reports_,
         "learned_from": model.certificate_.to_json(),
         "inhouse": model.inhouse_.to_plain(),
         "classes": model.classes_.tolist(),
+        **model._stored_beside(),
     }
     arrays = codec.nested(weights, "mechanism")
     if network is not None:
@@ -99,6 +110,7 @@ def restored(
     model.inhouse_ = Protection.from_plain(parameters["inhouse"], learned=nested.learned)
     model.inhouse_.must_hold(nested)
     model.inhouse_ = model.inhouse_.sharing(nested)
+    model._restore_beside(parameters)
     if network:
         own = codec.part(arrays, "network")
         model.network_ = Network.from_parts(parameters["network"], own)

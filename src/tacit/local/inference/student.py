@@ -2,7 +2,8 @@
 
 A student predicts better than the table, as it sees more of a row than its codeword. It reveals the
 in-house rows it was taught on: it must stay in-house, unless it was taught with DP-Adam over a
-codebook that is itself private towards them.
+codebook that is itself private towards them. Without in-house rows it is taught on the centres of
+the codebook's own cells, and reveals what the codebook reveals.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.local.inference import proportions
+from tacit.local.inference.decisions import ConstantAnswerWarning, Deciding
 from tacit.local.inference.neural import Network
 from tacit.local.inference.noise_aware import NoiseAwareClassifier, evidence_of, must_be_none
-from tacit.local.inference.stored import Stored, parts_of, restored
+from tacit.local.inference.stored import parts_of, restored
 from tacit.local.inhouse import TAUGHT, Protection, Target, together
 from tacit.local.reports import Reports
 from tacit.privacy import artifact, devices, errors
@@ -28,13 +30,15 @@ TEACHING = ("auto", "table", "likelihood")
 _MOST_ROWS, _EPOCHS, _STEPS, _RULED_OUT = 50_000, 20, 2_000, -50.0
 
 
-class StudentClassifier(Stored):
+class StudentClassifier(Deciding):
     """A classifier of clean rows, learned from labelled reports and in-house rows.
 
     Parameters
     ----------
-    inhouse : rows
-        In-house rows without labels, preferably those that the mechanism was fitted on.
+    inhouse : rows, optional
+        In-house rows without labels, preferably those that the mechanism was fitted on. Without
+        them the student is taught on the centres of the codebook's cells, each with the estimated
+        share of its codeword.
     teaching : {"auto", "table", "likelihood"}
         "table": a network learns the most probable label of each row's codeword. "likelihood": a
         linear model of the label is fitted to the reports themselves
@@ -54,6 +58,8 @@ class StudentClassifier(Stored):
     device : str
         Where DP-Adam runs: "cpu", "cuda", "cuda:1", or "auto" for a GPU where there is one. The
         other ways of teaching run on the CPU.
+    priors, costs, threshold
+        How probabilities become answers, as in `NoiseAwareClassifier`.
 
     Attributes
     ----------
@@ -81,6 +87,9 @@ class StudentClassifier(Stored):
         central_delta: float | None = None,
         inhouse_public: bool = False,
         device: str = "cpu",
+        priors: Any = None,
+        costs: Any = None,
+        threshold: float | None = None,
     ) -> None:
         self.inhouse = inhouse
         self.inhouse_public = inhouse_public
@@ -92,14 +101,20 @@ class StudentClassifier(Stored):
         self.prior = prior
         self.seed = seed
         self.device = device
+        self.priors = priors
+        self.costs = costs
+        self.threshold = threshold
 
     def fit(self, reports: Reports, y: None = None, *, rng: Randomness | None = None) -> Self:
         """Estimate the table, then teach; `rng` draws the noise of a central guarantee."""
         must_be_none("StudentClassifier.fit", y)
         target, device = self._checked(reports)
         self._forget_fit()
-        teacher = NoiseAwareClassifier(prior=self.prior, seed=self.seed).fit(reports)
-        self._take(teacher)
+        teacher = NoiseAwareClassifier(prior=self.prior, seed=self.seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConstantAnswerWarning)  # the student's answers count
+            self._take(teacher.fit(reports))
+        quantizer = self.mechanism_.quantizer_
         if target is not None:
             vectors = self.mechanism_.vectors_alone(self.inhouse)
             codes = self.mechanism_.codes_alone(vectors)
@@ -108,21 +123,38 @@ class StudentClassifier(Stored):
                 vectors, answers, target, rng, device
             )
             self.certificate_ = reports.certify(self.inhouse_.parts[-1].sentence)
+            # Not the in-house rows: what they say is protected by the noise of teaching alone.
+            self._settle_on(quantizer.cells, quantizer.groups)
             return self
-        vectors = self.mechanism_.vectors(self.inhouse)
-        own = Protection.none(self.inhouse_public, TAUGHT)
-        self.inhouse_ = together([self.mechanism_.inhouse_, own])
-        codes = self.mechanism_.quantizer_.of_vectors(vectors)
-        self.certificate_ = reports.certify(CARRIED)
-        if self._by_likelihood():
-            rows = proportions.Inhouse.of(vectors, codes)
-            shares = teacher.table_.sum(axis=1)
-            evidence = evidence_of(reports)
-            self.network_ = proportions.fit_labels(rows, evidence, shares, self.penalty)
+        if self.inhouse is None:
+            vectors, codes = quantizer.cells, quantizer.groups
+            self.inhouse_, self.certificate_ = self.mechanism_.inhouse_, reports.certificate
         else:
-            answers = teacher.given_codeword().argmax(axis=1)[codes]
-            self.network_ = _taught(vectors, answers, len(self.classes_), self.hidden, self.seed)
+            vectors = self.mechanism_.vectors(self.inhouse)
+            codes = quantizer.of_vectors(vectors)
+            own = Protection.none(self.inhouse_public, TAUGHT)
+            self.inhouse_ = together([self.mechanism_.inhouse_, own])
+            self.certificate_ = reports.certify(CARRIED)
+        self.network_ = self._teach(reports, vectors, codes)
+        self._settle_on(vectors, codes)
         return self
+
+    def _teach(
+        self, reports: Reports, vectors: npt.NDArray[np.float32], codes: npt.NDArray[np.int64]
+    ) -> Network:
+        """Teach on points whose codewords are known, without noise."""
+        if self._by_likelihood():
+            shares = self.teacher_.table_.sum(axis=1)
+            rows = proportions.Inhouse.of(vectors, codes)
+            return proportions.fit_labels(rows, evidence_of(reports), shares, self.penalty)
+        answers = self.teacher_.given_codeword().argmax(axis=1)[codes]
+        return _taught(vectors, answers, len(self.classes_), self.hidden, self.seed)
+
+    def _settle_on(self, points: npt.NDArray[np.float32], codes: npt.NDArray[np.int64]) -> None:
+        """Find assumed shares and answers on points, which share the weight of their codeword."""
+        mass = self.teacher_.table_.sum(axis=1)
+        weights = mass[codes] / np.bincount(codes, minlength=len(mass))[codes]
+        self._settle(self.network_.predict_proba(points), weights)
 
     def _checked(self, reports: Reports) -> tuple[Target | None, str]:
         """Check the parameters; return the cost to the in-house rows, and the device."""
@@ -130,13 +162,14 @@ class StudentClassifier(Stored):
         errors.choice(where, "teaching", self.teaching, TEACHING)
         errors.whole(where, "seed", self.seed, least=0)
         errors.positive(where, "penalty", self.penalty)
-        if self.inhouse is None:
-            errors.refuse(where, "inhouse", "given", None, "Pass the in-house rows.")
         if not isinstance(reports, Reports) or reports.channel.symbols is None:
             raise errors.InvalidData(f"{where}.fit: reports must come from a codebook.")
+        self._rule_for(reports.mechanism.classes)
         target = Target.of(where, self.central_epsilon, self.central_delta)
         if target is not None:
             self._must_teach_privately(reports.mechanism.inhouse_)
+        elif self.inhouse is None:
+            _ = reports.mechanism.schema  # a copy with the channel alone has no cells
         return target, devices.resolve(where, self.device, used=target is not None)
 
     def _take(self, teacher: NoiseAwareClassifier) -> None:
@@ -152,6 +185,9 @@ class StudentClassifier(Stored):
                 f"{where}: the codebook must protect its in-house rows, got {codebook.guarantee}. "
                 f"{remedy}"
             )
+        if self.inhouse is None:
+            remedy = "Pass the in-house rows, or leave out central_epsilon: cells cost nothing."
+            errors.refuse(where, "inhouse", "given with central_epsilon", None, remedy)
         if self.teaching == "likelihood":
             errors.refuse(where, "teaching", "by the table with central_epsilon", self.teaching)
 
@@ -193,19 +229,17 @@ class StudentClassifier(Stored):
         return self.teaching == "likelihood" or (self.teaching == "auto" and compact)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        return f"{type(self).__name__}(inhouse=…)"  # never the rows themselves
+        # Never the rows themselves.
+        return f"{type(self).__name__}({'' if self.inhouse is None else 'inhouse=…'})"
 
     def predict_proba(self, rows: Any) -> npt.NDArray[np.float64]:
         """Predict class probabilities of clean rows; for released ones use the teacher."""
         check_is_fitted(self, "network_")
         if isinstance(rows, Reports):
-            return self.teacher_.predict_proba(rows)
-        return self.network_.predict_proba(self.mechanism_.vectors(rows))
-
-    def predict(self, rows: Any) -> npt.NDArray[Any]:
-        """Predict the most probable label of each row."""
-        best = self.predict_proba(rows).argmax(axis=1)
-        return np.asarray(self.classes_[best])
+            teacher = self.teacher_
+            return self.rule.reweighed(teacher.predict_proba(rows), teacher.assumed_shares_)
+        learned = self.network_.predict_proba(self.mechanism_.vectors(rows))
+        return self.rule.reweighed(learned, self.assumed_shares_)
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
         """Return JSON-ready parameters and arrays."""

@@ -62,13 +62,16 @@ class Estimate:
 class Validation:
     """The accuracy of a classifier by votes, and their cost for each voter.
 
-    The intervals of classes and groups each hold on their own, not all of them at once.
+    The intervals of classes and groups each hold on their own, not all of them at once. The
+    accuracy within a class is its recall; `balanced` is the mean of the recalls, None if votes do
+    not name classes.
     """
 
     accuracy: float
     interval: tuple[float, float]
     confidence: float
     voters: int
+    balanced: Estimate | None
     by_class: Mapping[Any, Estimate]
     by_group: Mapping[str, Estimate]
     guarantee: Guarantee
@@ -82,6 +85,7 @@ class Validation:
             "accuracy": self.accuracy,
             "interval": list(self.interval),
             "confidence": self.confidence,
+            "balanced_accuracy": None if self.balanced is None else self.balanced.to_dict(),
             "by_class": [{"class": key, **one.to_dict()} for key, one in self.by_class.items()],
             "by_group": [{"group": key, **one.to_dict()} for key, one in self.by_group.items()],
             "guarantee": str(self.guarantee),
@@ -181,12 +185,29 @@ def estimate(votes: Votes, confidence: float = 0.95) -> Validation:
         whole.interval,
         confidence,
         len(votes),
+        _balanced(votes, by_class, confidence),
         by_class,
         by_group,
         votes.guarantee,
         votes.event,
         votes.certificate,
     )
+
+
+def _balanced(votes: Votes, by_class: Mapping[Any, Estimate], confidence: float) -> Estimate | None:
+    """Average the recalls of all classes, and the ends of intervals that hold for all at once.
+
+    Each class misses with at most its part of the risk (Bonferroni), so the mean of the intervals
+    covers the mean of the recalls with at least the stated confidence.
+    """
+    if not by_class:
+        return None
+    each = 1 - (1 - confidence) / len(by_class)
+    ends = [one.interval for one in _by_part(votes.ballot.classes, 0, votes, each).values()]
+    low, high = (float(np.mean(end)) for end in zip(*ends, strict=True))
+    # NaN if the votes show nobody of some class.
+    value = float(np.mean([one.accuracy for one in by_class.values()]))
+    return Estimate(value, (low, high), len(votes), confidence)
 
 
 def unbiased_accuracy(votes: Votes) -> float:

@@ -380,8 +380,10 @@ class Codebook(Learned[SymbolChannel]):
 
 
 def infer_schema(raw: Any, image: tuple[int, int] | None, private: bool = False) -> Schema:
-    """Read bounds and categories off in-house rows; see `tacit.schema.infer`."""
-    return (schema.of_bytes if private else schema.infer)(raw, image, "Codebook.fit")
+    """Read bounds and categories off in-house rows; numbers of a table may be missing."""
+    if private:
+        return schema.of_bytes(raw, image, "Codebook.fit")
+    return schema.may_be_missing(schema.infer(raw, image, "Codebook.fit"))
 
 
 def _square(raw: Any) -> tuple[int, int] | None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from importlib.util import find_spec
 from typing import Any, ClassVar, Self
@@ -487,19 +486,11 @@ def inferred(
 ) -> Schema:
     """Read bounds and categories off in-house rows; numbers may be missing in any column.
 
-    People must not be refused because no in-house row lacked a value. With a central guarantee
-    (`private`) nothing is read off the rows: see `tacit.schema.of_bytes`.
+    With a central guarantee (`private`) nothing is read off the rows: see `tacit.schema.of_bytes`.
     """
     if private:
         return schema.of_bytes(raw, image, "Partitions.fit")  # type: ignore[arg-type]
-    read = schema.infer(raw, image, "Partitions.fit", signal)
-    if isinstance(read, ArraySchema):
-        return read
-    columns = [
-        replace(column, missing="indicate") if isinstance(column, schema.Continuous) else column
-        for column in read.columns
-    ]
-    return schema.TableSchema(tuple(columns))
+    return schema.may_be_missing(schema.infer(raw, image, "Partitions.fit", signal))
 
 
 def _projected(

@@ -20,6 +20,7 @@ from tacit.apps.cli.console import (
     must_exist,
     print_json,
     print_table,
+    print_text,
     print_values,
 )
 from tacit.apps.cli.files import must_be_new, must_have
@@ -389,6 +390,8 @@ def _print_results(summary: dict[str, Any]) -> None:
     if summary["accuracy"] is not None:
         accuracy = summary["accuracy"]
         lines = [("all", f"{summary['votes']:,}", *accuracy_cells(accuracy))]
+        if accuracy["balanced_accuracy"] is not None:
+            lines.append(("balanced", "", *accuracy_cells(accuracy["balanced_accuracy"])))
         lines += [
             (str(one["class"]), f"{one['voters']:,.0f}", *accuracy_cells(one))
             for one in accuracy["by_class"]
@@ -397,6 +400,8 @@ def _print_results(summary: dict[str, Any]) -> None:
     elif summary["votes"]:
         minimum = f"{summary['minimum']:,}"
         print(f"{summary['votes']:,} votes: the accuracy is shown from {minimum} votes on.")
+    for note in summary["notes"]:
+        print_text(note)
     fakes = [
         (str(one["fakes"]), *map(_points, (one["lying"], one["class_share"], one["accuracy"])))
         for one in summary["poisoning"]

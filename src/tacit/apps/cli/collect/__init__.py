@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit.apps.cli.collect import mechanisms, reports, search, votes
+from tacit.apps.cli.collect import evaluation, mechanisms, reports, search, votes
 from tacit.apps.cli.groups import group
 
 app = group(
@@ -11,5 +11,6 @@ app = group(
 )
 mechanisms.register(app)
 reports.register(app)
+evaluation.register(app)
 votes.register(app)
 search.register(app)

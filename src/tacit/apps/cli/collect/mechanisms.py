@@ -14,6 +14,7 @@ from tacit.apps.cli.files import (
     image_size,
     must_be_new,
     read_schema,
+    warnings_on_stderr,
 )
 from tacit.apps.cli.groups import command
 from tacit.apps.cli.options import (
@@ -124,7 +125,7 @@ def fit(
     given: dict[str, Any] = {"schema": declared, "seed": seed, "inhouse_public": inhouse_public}
     if kind != "partitions":
         given |= {"image": image_size(image), "device": device}
-    with naming(data):
+    with naming(data), warnings_on_stderr():
         mechanism.fit(table, **given)
     mechanism.save(out)
     rows_used = {"rows": table.num_rows, "rows_in_file": total}
@@ -166,7 +167,7 @@ def adapt(
     if inhouse is not None:
         table, _ = tables.sample(inhouse, rows, seed, learned.mechanism_.schema)
         table = tables.without_label(table, label, inhouse)
-    with naming(inhouse or model):
+    with naming(inhouse or model), warnings_on_stderr():
         mechanism = learned.next_round(table, inhouse_public=inhouse_public, seed=seed)
     mechanism.save(out)
     values = {"kind": "partitions", **_fitted(mechanism, "partitions"), "written": str(out)}

@@ -1,4 +1,4 @@
-"""`tacit collect privatize`, `learn`, `evaluate`: reports, and a classifier learned from them."""
+"""`tacit collect privatize`, `learn`: reports, and a classifier learned from them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from tacit.apps.cli.collect.evaluation import Costs, Priors, Threshold, decision
 from tacit.apps.cli.collect.mechanisms import must_take_all
-from tacit.apps.cli.console import print_json, print_table, print_values
+from tacit.apps.cli.console import print_values
 from tacit.apps.cli.files import (
     described,
     must_be_new,
@@ -22,13 +23,12 @@ from tacit.apps.cli.options import (
     MOST_ROWS,
     AsJson,
     CentralDelta,
-    Data,
     Device,
     InhousePublic,
     Out,
     Seed,
 )
-from tacit.data.tables import naming, words_of
+from tacit.data.tables import naming
 from tacit.privacy import errors
 
 
@@ -41,7 +41,6 @@ def register(app: typer.Typer) -> None:
         "tacit collect privatize mechanism person.csv --label digit --out reports.parquet",
     )(privatize)
     command(app, panel, "tacit collect learn reports.parquet --out model")(learn)
-    command(app, panel, "tacit collect evaluate model test.parquet --label digit")(evaluate)
 
 
 def privatize(
@@ -85,6 +84,7 @@ def privatize(
         closing(distributed.release(engine, local, parts, label)) as released,
         ReportsWriter(out, local, channel) as writer,
         rows_progress(distributed.count(parts)) as advance,
+        warnings_on_stderr(),
     ):
         for reports in released:
             writer.add(reports)
@@ -118,14 +118,20 @@ def learn(
     ] = None,
     central_delta: CentralDelta = None,
     inhouse_public: InhousePublic = False,
+    priors: Priors = None,
+    costs: Costs = None,
+    threshold: Threshold = None,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Learn a classifier from reports, through the known noise."""
+    """Learn a classifier from reports, through the known noise.
+
+    With --inhouse it is a student of these rows. Without, it is a student of the codebook's cells
+    for two classes in a table, and else a table of labels by codeword.
+    """
     from tacit.data import tables
     from tacit.local.channels import PartitionedChannel
-    from tacit.local.inference.noise_aware import NoiseAwareClassifier
     from tacit.local.inference.proportions_classifier import ProportionsClassifier
     from tacit.local.inference.student import StudentClassifier
     from tacit.local.reports import Reports
@@ -137,7 +143,10 @@ def learn(
     by_partitions = isinstance(read[0].channel, PartitionedChannel)
     # Rounds of partitions have cells of their own; other files must be of one mechanism.
     released: Any = read if by_partitions else Reports.concatenate(read)
-    model: Any = NoiseAwareClassifier(seed=seed, device=device)
+    rule: dict[str, Any] = {}
+    if (classes := read[0].mechanism.classes) is not None:
+        rule = decision("learn", classes, priors, costs, threshold)
+    model: Any = _without_inhouse(read[0].mechanism, {"seed": seed, **rule}, device)
     if by_partitions:
         known = inhouse is not None or read[-1].mechanism.synthetic_ is not None
         _must_suit_partitions(known, central_epsilon, central_delta)
@@ -147,6 +156,7 @@ def learn(
         must_take_all("learn", total, rows, central_epsilon)
         table = tables.without_label(table, label, inhouse)
         taught: dict[str, Any] = {"inhouse": table, "seed": seed, "inhouse_public": inhouse_public}
+        taught |= rule
         central: dict[str, Any] = {
             "central_epsilon": central_epsilon,
             "central_delta": central_delta,
@@ -164,6 +174,7 @@ def learn(
         model.fit(released)
     model.save(out)
     values = {
+        "model": model.kind,
         "reports": sum(map(len, read)),
         "classes": [str(value) for value in model.classes_],
         "guarantee": str(model.guarantee_),
@@ -171,6 +182,22 @@ def learn(
         "written": str(out),
     }
     print_values(values, as_json, "Learned")
+
+
+def _without_inhouse(mechanism: Any, settings: dict[str, Any], device: str) -> Any:
+    """Choose the model for a mechanism alone.
+
+    A student of the cells ranks people of two classes better than the table of labels does; for
+    more classes, and for linked codewords, it does not: see docs/collect.md.
+    """
+    from tacit.local.inference.noise_aware import NoiseAwareClassifier
+    from tacit.local.inference.student import StudentClassifier
+
+    quantizer = getattr(mechanism, "quantizer_", None)
+    compact = quantizer is not None and quantizer.codewords == len(quantizer.cells)
+    if compact and len(mechanism.classes or ()) == 2:
+        return StudentClassifier(**settings, device=device)
+    return NoiseAwareClassifier(**settings, device=device)
 
 
 def _must_suit_partitions(
@@ -185,49 +212,3 @@ def _must_suit_partitions(
         if value is not None:
             remedy = "Fit the partitions with it, and learn without --inhouse."
             errors.refuse("learn", option, "absent for reports of partitions", value, remedy)
-
-
-def evaluate(
-    model: Annotated[Path, typer.Argument(help="Directory that learn wrote.", metavar="MODEL")],
-    data: Data,
-    label: Annotated[
-        str | None,
-        typer.Option(help="Column of the label.", show_default="the one column that is no feature"),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Measure the accuracy of a model on clean, labelled rows, overall and by class."""
-    from tacit.data import tables
-    from tacit.local.evaluation import Tally
-    from tacit.privacy import artifact
-
-    classifier = must_have(artifact.load(model), "predict", model)
-    declared = classifier.mechanism_.schema
-    tally = Tally(tuple(classifier.classes_.tolist()))
-    label = label or _surplus(next(tables.batches(data, declared)), declared.names, data)
-    with rows_progress(tables.count(data)) as advance:
-        for batch in tables.batches(data, declared, words=words_of(tally.classes, label)):
-            rows, values = tables.split_label(batch, label, data)
-            with naming(data):
-                truth = tables.as_classes(values, tally.classes, f"column {label!r}")  # type: ignore[arg-type]
-                tally.add(truth, classifier.predict(rows))
-            advance(batch.num_rows)
-    result = tally.to_dict()
-    if as_json:
-        return print_json(result)
-    lines = [("all", *_line(result)), ("always the largest", "", f"{result['largest']:.4f}", "")]
-    lines += [(str(one["class"]), *_line(one)) for one in result["by_class"]]
-    print_table("Accuracy on clean rows", ("class", "rows", "accuracy", "95 % interval"), lines)
-
-
-def _surplus(batch: Any, names: tuple[str, ...], path: Path) -> str:
-    surplus = [name for name in batch.schema.names if name not in names]
-    if len(surplus) != 1:
-        reason = f"{path.name} has {len(surplus)} columns beside the mechanism's"
-        errors.refuse("evaluate", "--label", f"given: {reason}", None)
-    return str(surplus[0])
-
-
-def _line(part: dict[str, Any]) -> tuple[str, str, str]:
-    low, high = part["interval"]
-    return f"{part['rows']:,}", f"{part['accuracy']:.4f}", f"{low:.4f} to {high:.4f}"

@@ -9,7 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from tacit.apps.cli.console import accuracy_cells, print_json, print_table, print_values
-from tacit.apps.cli.files import must_be_new, must_have, opened_ledger, rows_progress
+from tacit.apps.cli.files import (
+    must_be_new,
+    must_have,
+    opened_ledger,
+    rows_progress,
+    warnings_on_stderr,
+)
 from tacit.apps.cli.groups import command
 from tacit.apps.cli.options import Account, AsJson, Confidence, Data, Key, LedgerFile, Out
 from tacit.data.tables import naming, words_of
@@ -137,7 +143,7 @@ class _Poll:
         classes = tuple(self.model.classes_.tolist())
         parts: list[tuple[Any, Any, Any]] = []
         schema, words = self.model.mechanism_.schema, words_of(classes, label)
-        with rows_progress(tables.count(data)) as advance:
+        with rows_progress(tables.count(data)) as advance, warnings_on_stderr():
             for batch in tables.batches(data, schema, words=words):
                 parts.append(self._try(batch, data, label, classes))
                 advance(batch.num_rows)
@@ -213,6 +219,8 @@ def _print_validation(validation: Any, as_json: bool) -> None:
     if as_json:
         return print_json(result)
     lines = [("all", f"{result['voters']:,}", *accuracy_cells(result))]
+    if result["balanced_accuracy"] is not None:
+        lines.append(("balanced", "", *accuracy_cells(result["balanced_accuracy"])))
     for name in ("class", "group"):
         lines += [
             (f"{name} {one[name]}", f"{one['voters']:,.0f}", *accuracy_cells(one))

@@ -118,7 +118,10 @@ function model({ accuracy, votes, minimum }) {
   find("model-text").textContent = modelText(published, votes, accuracy === null ? minimum : null);
   find("accuracy-box").hidden = accuracy === null;
   if (accuracy === null) return;
-  chart("accuracy", [{ ...accuracy, name: plural(accuracy.voters, "voter"), share: accuracy.accuracy }], 1);
+  const balanced = accuracy.balanced_accuracy;
+  const entries = [{ ...accuracy, name: plural(accuracy.voters, "voter"), share: accuracy.accuracy }];
+  if (balanced !== null) entries.push({ ...balanced, name: "Balanced", share: balanced.accuracy });
+  chart("accuracy", entries, 1);
   chart("by-class", named(accuracy.by_class.map((one) => ({ ...one, share: one.accuracy })), "class"), 1);
 }
 

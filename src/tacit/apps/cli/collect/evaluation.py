@@ -1,0 +1,207 @@
+"""`tacit collect evaluate`, and the options that turn a model's probabilities into answers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tacit.apps.cli.console import print_json, print_table
+from tacit.apps.cli.files import must_have, rows_progress, warnings_on_stderr
+from tacit.apps.cli.groups import command
+from tacit.apps.cli.options import AsJson, Data
+from tacit.data.tables import naming, words_of
+from tacit.privacy import errors
+
+Priors = Annotated[
+    str | None,
+    typer.Option(
+        help="Shares of the classes among those who will be classified: no=.94,yes=.06.",
+        show_default="those of the people who reported",
+    ),
+]
+Costs = Annotated[
+    str | None,
+    typer.Option(
+        help="Costs of errors as TRUE:ANSWER=COST, all others 1: yes:no=5; or a JSON file with a "
+        "matrix, a row per true class.",
+        show_default="all errors cost the same",
+    ),
+]
+Threshold = Annotated[
+    float | None,
+    typer.Option(
+        help="Two classes: answer the second from this probability on.", show_default="0.5"
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    command(app, "Reports", "tacit collect evaluate model test.parquet --label digit")(evaluate)
+
+
+def decision(
+    where: str,
+    classes: tuple[Any, ...],
+    priors: str | None,
+    costs: str | None,
+    threshold: float | None,
+) -> dict[str, Any]:
+    """Read the options that were given as the parameters of a classifier, and check them."""
+    from tacit.local.inference.decisions import Rule
+
+    given: dict[str, Any] = {}
+    if priors is not None:
+        given["priors"] = _priors(where, classes, priors)
+    if costs is not None:
+        given["costs"] = _costs(where, classes, costs)
+    if threshold is not None:
+        given["threshold"] = threshold
+    Rule.of(where, classes, *(given.get(name) for name in ("priors", "costs", "threshold")))
+    return given
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="Directory that learn wrote.", metavar="MODEL")],
+    data: Data,
+    label: Annotated[
+        str | None,
+        typer.Option(help="Column of the label.", show_default="the one column that is no feature"),
+    ] = None,
+    priors: Priors = None,
+    costs: Costs = None,
+    threshold: Threshold = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a model on clean, labelled rows: accuracy, recall, precision, area under the curve.
+
+    With --priors, --costs or --threshold it is measured as if it had been learned with them.
+    """
+    from tacit.data import tables
+    from tacit.local.evaluation import Tally
+    from tacit.privacy import artifact
+
+    classifier = must_have(artifact.load(model), "predict", model)
+    declared = classifier.mechanism_.schema
+    tally = Tally(tuple(classifier.classes_.tolist()))
+    classifier = _decided(classifier, decision("evaluate", tally.classes, priors, costs, threshold))
+    label = label or _surplus(tables.names(data), declared.names, data)
+    with rows_progress(tables.count(data)) as advance, warnings_on_stderr():
+        for batch in tables.batches(data, declared, words=words_of(tally.classes, label)):
+            rows, values = tables.split_label(batch, label, data)
+            with naming(data):
+                truth = tables.as_classes(values, tally.classes, f"column {label!r}")  # type: ignore[arg-type]
+                tally.add(truth, *_answered(classifier, rows))
+            advance(batch.num_rows)
+    if tally.constant is not None:
+        print(f"tacit: Every answer is {str(tally.constant)!r}.", file=sys.stderr)
+    result = tally.to_dict()
+    return print_json(result) if as_json else _print(result)
+
+
+def _decided(classifier: Any, given: dict[str, Any]) -> Any:
+    if given and not hasattr(classifier, "deciding"):
+        option = f"--{next(iter(given))}"
+        errors.refuse("evaluate", option, "absent for this kind of model", classifier.kind)
+    return classifier.deciding(**given) if given else classifier
+
+
+def _answered(classifier: Any, rows: Any) -> tuple[Any, Any]:
+    """Return answers and probabilities; the rows are read once where the model allows it."""
+    scores = classifier.predict_proba(rows)
+    if not hasattr(classifier, "rule"):
+        return classifier.predict(rows), scores
+    return classifier.classes_[classifier.rule.places(scores)], scores
+
+
+def _surplus(present: list[str], names: tuple[str, ...], path: Path) -> str:
+    surplus = [name for name in present if name not in names]
+    if len(surplus) != 1:
+        reason = f"{path.name} has {len(surplus)} columns beside the mechanism's"
+        errors.refuse("evaluate", "--label", f"given: {reason}", None)
+    return str(surplus[0])
+
+
+def _print(result: dict[str, Any]) -> None:
+    auc, calibration = result["auc"], result["calibration"]
+    kind = "area under the ROC curve" if len(result["by_class"]) == 2 else "mean area, each to rest"
+    lines = [
+        ("rows", f"{result['rows']:,}", ""),
+        ("accuracy", f"{result['accuracy']:.4f}", _ends(result["interval"])),
+        ("always the largest class", f"{result['largest']:.4f}", ""),
+        ("balanced accuracy", *_measure(result["balanced_accuracy"])),
+        (kind, *_measure(auc)),
+        ("Brier score", f"{calibration['brier']:.4f}", _base(calibration["brier_of_shares"])),
+        ("log loss", f"{calibration['log_loss']:.4f}", _base(calibration["log_loss_of_shares"])),
+    ]
+    print_table("On clean rows", ("", "", "95 % interval"), lines)
+    columns = ("class", "rows", "recall", "95 % interval", "answers", "precision", "95 % interval")
+    by_class = [
+        (
+            *(str(one["class"]), f"{one['rows']:,}"),
+            *(_number(one["recall"]), _ends(one["interval"]), f"{one['answers']:,}"),
+            *(_number(one["precision"]), _ends(one["precision_interval"])),
+        )
+        for one in result["by_class"]
+    ]
+    print_table("By class", columns, by_class)
+
+
+def _measure(part: dict[str, Any]) -> tuple[str, str]:
+    return _number(part["value"]), _ends(part["interval"])
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
+
+
+def _ends(interval: list[float]) -> str:
+    low, high = interval
+    return f"{low:.4f} to {high:.4f}"
+
+
+def _base(value: float) -> str:
+    return f"(class shares alone: {value:.4f})"
+
+
+def _priors(where: str, classes: tuple[Any, ...], text: str) -> dict[Any, float]:
+    entries = [_entry(where, "--priors", "no=.94,yes=.06", part) for part in text.split(",")]
+    return {_class(where, "--priors", classes, name): share for name, share in entries}
+
+
+def _costs(where: str, classes: tuple[Any, ...], text: str) -> Any:
+    """Read costs of some errors, or a file with the whole matrix."""
+    if "=" not in text:
+        path = Path(text)
+        if not path.is_file():
+            errors.refuse(where, "--costs", "like yes:no=5, or an existing file", text)
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            raise errors.InvalidData(f"{path}: it must be JSON.") from None
+    costs = {}
+    for part in text.split(","):
+        pair, cost = _entry(where, "--costs", "yes:no=5", part)
+        true, _, answer = pair.partition(":")
+        costs[tuple(_class(where, "--costs", classes, name) for name in (true, answer))] = cost
+    return costs
+
+
+def _entry(where: str, option: str, example: str, text: str) -> tuple[str, float]:
+    name, _, number = text.rpartition("=")
+    try:
+        return name.strip(), float(number)
+    except ValueError:
+        errors.refuse(where, option, f"like {example}", text)
+
+
+def _class(where: str, option: str, classes: tuple[Any, ...], name: str) -> Any:
+    for label in classes:
+        if str(label) == name.strip():
+            return label
+    shown = ", ".join(map(str, classes))
+    errors.refuse(where, option, f"about the classes {shown}", name)
