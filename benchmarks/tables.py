@@ -128,7 +128,9 @@ def score(truth: np.ndarray, probabilities: np.ndarray) -> float:
     return float((probabilities.argmax(axis=1) == truth).mean())
 
 
-def measured(table: Table, sizes: tuple[int, int], epsilon: float, seed: int) -> dict[str, Any]:
+def measured(
+    table: Table, sizes: tuple[int, int], epsilon: float, seed: int, central: dict[str, float]
+) -> dict[str, Any]:
     rows, labels = table
     order = np.random.default_rng(seed).permutation(len(rows))
     cuts = [sizes[0], sum(sizes), sum(sizes) + MOST_TEST]
@@ -137,6 +139,7 @@ def measured(table: Table, sizes: tuple[int, int], epsilon: float, seed: int) ->
     truth, held_out = labels[test], rows.iloc[test]
     results: dict[str, Any] = {}
     options: dict[str, Any] = {"epsilon": epsilon, "people": len(people), "classes": classes}
+    options |= central
     schema = inferred(rows.iloc[inhouse])  # people may lack values that no in-house row lacks
     codebook = tacit.Codebook(**options).fit(rows.iloc[inhouse], schema=schema, seed=seed)
     reports = codebook.release(rows.iloc[people], labels[people], rng=Seeded(seed))
@@ -146,7 +149,8 @@ def measured(table: Table, sizes: tuple[int, int], epsilon: float, seed: int) ->
     results["student"] = score(truth, student.predict_proba(held_out))
     for rounds in (1, 2):
         start = time.perf_counter()
-        collection = tacit.Collection(**options, rounds=rounds).fit(rows.iloc[inhouse], seed=seed)
+        collection = tacit.Collection(**options, rounds=rounds)
+        collection.fit(rows.iloc[inhouse], seed=seed, schema=schema)
         gathered: list[Any] = []
         for number, part in enumerate(np.array_split(people, rounds)):
             collection = collection.adapt(model) if number else collection  # noqa: F821
@@ -186,7 +190,10 @@ def main() -> None:
     parser.add_argument("--label", help="its column of labels")
     parser.add_argument("--epsilons", default="1,2,4,8")
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--central-epsilon", type=float, help="protect in-house rows (δ = 1e-5)")
     arguments = parser.parse_args()
+    budget = arguments.central_epsilon
+    central = {} if budget is None else {"central_epsilon": budget, "central_delta": 1e-5}
     warnings.simplefilter("ignore")
     chosen = dict(TABLES)
     names = arguments.tables.split(",")
@@ -204,8 +211,9 @@ def main() -> None:
         for seed in range(arguments.seeds):
             clean = without_privacy(table, sizes, seed)
             for epsilon in map(float, arguments.epsilons.split(",")):
-                result = measured(table, sizes, epsilon, seed)
+                result = measured(table, sizes, epsilon, seed, central)
                 head = {"table": name, "tuned": name in TUNED, "epsilon": epsilon, "seed": seed}
+                head |= central
                 rounded = {key: round(value, 3) for key, value in result.items()}
                 print(json.dumps({**head, **rounded, "without": round(clean, 3)}), flush=True)
 
