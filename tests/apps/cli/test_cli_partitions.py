@@ -72,7 +72,7 @@ def test_two_rounds_from_files(
     assert "count twice" in err
 
 
-@pytest.mark.parametrize("option", [("--image", "2x3"), ("--central-epsilon", 1)])
+@pytest.mark.parametrize("option", [("--image", "2x3"), ("--features", "raw")])
 def test_options_of_codebooks_are_refused(
     work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], option: tuple[Any, ...]
 ) -> None:

@@ -240,7 +240,7 @@ def _with_atoms(seen: QuantileTransform) -> QuantileTransform:
     cells = np.clip(np.floor(seen.quantiles * _CELLS), 0, _CELLS - 1).astype(np.int64)
     points = seen.quantiles.astype(np.float64)
     for row, own in zip(points, cells, strict=True):
-        for cell in np.flatnonzero(np.bincount(own, minlength=_CELLS) >= _ATOM):
+        for cell in np.flatnonzero(np.bincount(own, minlength=_CELLS) >= _ATOM).tolist():
             inside = np.flatnonzero(own == cell)
             lower = cell / _CELLS - _BELOW
             upper = 1 + _BELOW if cell == _CELLS - 1 else (cell + 1) / _CELLS - _BELOW
