@@ -70,6 +70,8 @@ class Collection:
     4-DP (local, any-two-inputs, unit: record)
     """
 
+    mechanism_: Partitions | Codebook
+
     def __init__(
         self,
         *,
@@ -135,31 +137,22 @@ class Collection:
         rng : Randomness, optional
             Draws the noise of a central guarantee.
         """
-        mechanism: Partitions | Codebook
         protected = any(value is not None for value in self._central.values())
         if self.rounds > 1 and (protected or _images(inhouse, schema, image, signal)):
             remedy = "Images and protected in-house rows are collected in one round."
             errors.refuse("Collection.fit", "rounds", "1", self.rounds, remedy)
-        if protected:
-            mechanism = Codebook(**self._settings, **self._central)
-            if signal is not None:
-                remedy = "Compute features of them first, and give these with a schema."
-                errors.refuse(
-                    "Collection.fit", "signal", "None with central_epsilon", signal, remedy
-                )
-            with _said_by_collection():
-                mechanism.fit(
-                    inhouse, schema=schema, image=image, seed=seed,
-                    inhouse_public=inhouse_public, rng=rng,
-                )  # fmt: skip
-        else:
-            mechanism = Partitions(**self._settings)
-            with _said_by_collection():
-                mechanism.fit(
-                    inhouse, schema=schema, image=image, signal=signal, seed=seed,
-                    inhouse_public=inhouse_public,
-                )  # fmt: skip
-        self.mechanism_, self.round_ = mechanism, 1
+        if protected and signal is not None:
+            remedy = "Compute features of them first, and give these with a schema."
+            errors.refuse("Collection.fit", "signal", "None with central_epsilon", signal, remedy)
+        given: dict[str, Any] = {"schema": schema, "image": image, "seed": seed}
+        given["inhouse_public"] = inhouse_public
+        with _said_by_collection():
+            if protected:
+                codebook = Codebook(**self._settings, **self._central)
+                self.mechanism_ = codebook.fit(inhouse, **given, rng=rng)
+            else:
+                self.mechanism_ = Partitions(**self._settings).fit(inhouse, **given, signal=signal)
+        self.round_ = 1
         self._inhouse, self._seed, self._public = inhouse, seed, inhouse_public
         return self
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tacit.data import schema
+from tacit.local import proximity
 from tacit.local.inference import finite
 from tacit.local.inference.finite import Evidence
 from tacit.local.learned import codebook, features, quantizer
@@ -99,7 +100,7 @@ def plan(
     target_accuracy: float | None = None,
     people: int | None = None,
     inhouse: Any = None,
-    image: tuple[int, int] | None = None,
+    image: tuple[int, ...] | None = None,
     seed: int = 0,
 ) -> Plan:
     """Estimate how many people reach the target, and the accuracy at other ε.
@@ -176,7 +177,7 @@ class _Simulation:
     """A simulated collection; vectors are computed once, and each setting takes about a second."""
 
     def __init__(
-        self, inhouse: Any, image: tuple[int, int] | None, classes: int, seed: int
+        self, inhouse: Any, image: tuple[int, ...] | None, classes: int, seed: int
     ) -> None:
         given = schema.infer(inhouse, image, "plan")
         rows = given.rows(inhouse, "plan")
@@ -192,7 +193,7 @@ class _Simulation:
         self.classes, self.seed = classes, seed
         # With other cells than the codebook's: its own codewords must not be the classes.
         cells, groups = quantizer.fit_cells(vectors, classes, "linked", seed + 1)
-        labels = groups[quantizer.nearest(vectors, cells)]
+        labels = groups[proximity.nearest(vectors, cells)]
         self.train, self.test = vectors[::2], vectors[1::2]
         self.train_labels, self.test_labels = labels[::2], labels[1::2]
         self._codes: dict[int, tuple[Any, Any]] = {}
@@ -225,7 +226,7 @@ class _Simulation:
         if wanted not in self._codes:
             cells, groups = quantizer.fit_cells(self.train, wanted, self.grouping, self.seed)
             self._codes[wanted] = (
-                groups[quantizer.nearest(self.train, cells)],
-                groups[quantizer.nearest(self.test, cells)],
+                groups[proximity.nearest(self.train, cells)],
+                groups[proximity.nearest(self.test, cells)],
             )
         return self._codes[wanted]

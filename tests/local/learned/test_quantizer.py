@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tacit.data.schema import ArraySchema
+from tacit.local import proximity
 from tacit.local.learned import quantizer
 from tacit.local.learned.features import Raw
 from tacit.local.learned.quantizer import Projection, Quantizer
@@ -54,7 +55,7 @@ def test_ranked_cells_come_in_order(places):
     vectors = rng.normal(size=(300, 4)).astype(np.float32)
     cells = rng.normal(size=(5, 4)).astype(np.float32)
     distance = ((vectors[:, None].astype(float) - cells[None]) ** 2).sum(axis=2)
-    found = quantizer.ranked(vectors, cells, places)
+    found = proximity.ranked(vectors, cells, places)
     assert found.shape == (300, places)
     assert np.mean(found == distance.argsort(axis=1)[:, :places]) > 0.999
 

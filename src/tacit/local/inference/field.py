@@ -37,8 +37,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tacit.local import proximity
 from tacit.local.inference.finite import Evidence
-from tacit.local.learned import quantizer as quantizers
 
 Floats = npt.NDArray[np.float32]
 Reals = npt.NDArray[np.float64]
@@ -97,7 +97,7 @@ class Field:
     def predict_proba(self, vectors: Floats) -> Reals:
         """Average the labels of the nearest small cells."""
         weights = np.array(NEAREST[: len(self.centres)])
-        order = quantizers.ranked(vectors, self.centres, len(weights))
+        order = proximity.ranked(vectors, self.centres, len(weights))
         total = np.tensordot(weights / weights.sum(), self.values[order.T], axes=1)
         return np.asarray(total / total.sum(axis=1, keepdims=True), np.float64)
 
@@ -117,7 +117,7 @@ class Field:
 
 def fit(parts: Sequence[Part], vectors: Floats, centres: Floats, classes: int) -> Field:
     """Estimate the labels of small cells from the reports of all partitions."""
-    own = quantizers.nearest(vectors, centres)
+    own = proximity.nearest(vectors, centres)
     mass = (np.bincount(own, minlength=len(centres)) + 1e-3) / len(own)
     counts = _Counts.of(parts, mass, classes)
     covariance = diffusion(vectors, centres)
@@ -130,9 +130,9 @@ def fit(parts: Sequence[Part], vectors: Floats, centres: Floats, classes: int) -
 
 def diffusion(vectors: Floats, centres: Floats) -> Reals:
     """Compute Σ, scaled to a mean variance of 1."""
-    if len(centres) <= quantizers.LEAST_LINKED:
+    if len(centres) <= proximity.LEAST_LINKED:
         return np.eye(len(centres))
-    functions, values = quantizers.harmonics(quantizers.graph(vectors, centres), len(centres))
+    functions, values = proximity.harmonics(proximity.graph(vectors, centres), len(centres))
     mean = np.zeros((len(centres), len(centres)))
     for steps in STEPS:
         smooth = (functions * values**steps) @ functions.T
@@ -207,7 +207,7 @@ class _Counts:
         for _ in range(_ROUNDS):
             mean = told + within @ (drawn / slack)
             drawn = _projected((1 + SHARPNESS) * (1 / classes + mean)) - 1 / classes
-        return drawn + 1 / classes
+        return np.asarray(drawn + 1 / classes)
 
 
 def _projected(points: Reals) -> Reals:

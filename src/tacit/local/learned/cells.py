@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.local.learned import quantizer as quantizers
+from tacit.local import proximity
+from tacit.local.learned.quantizer import k_means
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
@@ -82,15 +83,15 @@ class Cells:
 def joined(vectors: Floats, codewords: int, partitions: int, seed: int) -> Cells:
     """Fit small cells, and join them into partitions of both kinds by turns."""
     count = max(min(MOST_CELLS, len(vectors) // ROWS_PER_CELL), codewords)
-    centres = quantizers.k_means(vectors, count, seed)
-    own = quantizers.nearest(vectors, centres)
+    centres = k_means(vectors, count, seed)
+    own = proximity.nearest(vectors, centres)
     used, own = np.unique(own, return_inverse=True)
     centres = centres[used]
     weights = np.bincount(own).astype(np.float64)
     codewords = min(codewords, len(centres))
     kinds: list[npt.NDArray[Any]] = [centres]
-    if len(centres) > quantizers.LEAST_LINKED:
-        linked, values = quantizers.harmonics(quantizers.graph(vectors, centres), codewords)
+    if len(centres) > proximity.LEAST_LINKED:
+        linked, values = proximity.harmonics(proximity.graph(vectors, centres), codewords)
         kinds.insert(0, linked * values)
     groups = [
         _grouped(kinds[index % len(kinds)], codewords, weights, seed + index)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from tacit.data import labels, schema
 from tacit.data.schema import Rows, Schema
+from tacit.local import proximity
 from tacit.local.channels import SymbolChannel
 from tacit.local.inhouse import Protection, Target
 from tacit.local.learned import codebook_storage, private_quantizer
@@ -147,7 +148,7 @@ class Codebook(Learned[SymbolChannel]):
         raw: Any,
         *,
         schema: Schema | None = None,
-        image: tuple[int, int] | None = None,
+        image: tuple[int, ...] | None = None,
         seed: int = 0,
         device: str = "cpu",
         inhouse_public: bool = False,
@@ -217,7 +218,7 @@ class Codebook(Learned[SymbolChannel]):
         if len(cells) < 2:
             raise errors.InvalidData("Codebook.fit: in-house rows must not be all alike.")
         self._set(given, learned, Quantizer(projection, cells, groups))
-        codes = groups[quantizers.nearest(vectors, cells)]
+        codes = groups[proximity.nearest(vectors, cells)]
         self.counts_ = np.bincount(codes, minlength=self.codewords_)
         self.count_variance_ = np.zeros(self.codewords_)
         linked = self.codewords_ < len(cells)
@@ -378,7 +379,7 @@ class Codebook(Learned[SymbolChannel]):
         return codebook_storage.rebuilt(cls, parameters, arrays)
 
 
-def infer_schema(raw: Any, image: tuple[int, int] | None, private: bool = False) -> Schema:
+def infer_schema(raw: Any, image: tuple[int, ...] | None, private: bool = False) -> Schema:
     """Read bounds and categories off in-house rows; see `tacit.schema.infer`."""
     return (schema.of_bytes if private else schema.infer)(raw, image, "Codebook.fit")
 

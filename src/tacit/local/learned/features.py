@@ -92,7 +92,8 @@ def fit(kind: str, schema: Schema, rows: Rows, seed: int = 0, *, device: str = "
     if kind == "random":
         return RandomFourier.fit(schema, rows, seed)
     if kind in _IN_MODULES:
-        return _class_of(kind).fit(schema, rows, seed)
+        made: Features = _class_of(kind).fit(schema, rows, seed)
+        return made
     train = import_module(f"tacit.local.learned.{kind}").fit
     trained: Features = train(schema, rows, seed, device=device)
     return trained
@@ -123,7 +124,8 @@ def from_parts(
     if kind == "random":
         return RandomFourier.from_parts(schema, arrays)
     if kind in _IN_MODULES:
-        return _class_of(kind).from_parts(schema, arrays)
+        made: Features = _class_of(kind).from_parts(schema, arrays)
+        return made
     build = import_module(f"tacit.local.learned.{kind}").from_parts
     trained: Features = build(schema, params, arrays)
     return trained

@@ -325,7 +325,7 @@ class Partitions(Learned[PartitionedChannel]):
         parameters["schema"] = self._schema.to_plain()
         parameters["features"] = {"kind": self.features_.kind, "settings": settings}
         parameters["blocks"] = [[block.start, block.stop] for block in self.blocks_]
-        arrays = {
+        arrays: dict[str, Any] = {
             "centres": self.cells_.centres,
             "offsets": self.cells_.offsets,
             "mean": self.projection_.mean,
@@ -333,7 +333,7 @@ class Partitions(Learned[PartitionedChannel]):
         }
         if self.cells_.groups is not None:
             arrays["groups"] = self.cells_.groups
-        return parameters, {**arrays, **codec.nested(weights, "features")}  # type: ignore[dict-item]
+        return parameters, {**arrays, **codec.nested(weights, "features")}
 
     @classmethod
     def from_parts(cls, parameters: dict[str, Any], arrays: artifact.Arrays) -> Partitions:

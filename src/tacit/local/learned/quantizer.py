@@ -1,10 +1,7 @@
 r"""Quantization of features: a projection, many small cells, and cells joined into codewords.
 
 Cells are those of k-means. `compact` codewords are cells; `linked` ones are groups of cells that
-many rows lie between, by spectral clustering of the graph
-
-.. math:: W_{ab} = \#\{\text{rows whose nearest cell is } a \text{ and second nearest } b\}
-          + \tfrac12 \#\{\ldots \text{ third nearest } b\}, \qquad W + W^\top.
+many rows lie between, by spectral clustering of the graph of `tacit.local.proximity`.
 
 If classes are clusters of any shape, as in images, a few linked codewords replace hundreds of
 compact ones, and the noise is spread over few symbols. If they are not, as in most tables, linking
@@ -17,7 +14,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -26,6 +23,7 @@ import numpy.typing as npt
 
 from tacit.data.schema import Rows
 from tacit.local.learned.features import Features, alone, blocks, reach
+from tacit.local.proximity import LEAST_LINKED, graph, nearest
 from tacit.privacy import errors
 from tacit.privacy.rowwise import Product
 
@@ -35,9 +33,6 @@ Integers = npt.NDArray[np.int64]
 GROUPINGS = ("linked", "compact")
 MOST_CELLS, ROWS_PER_CELL = 1024, 16
 _PROJECTION_ROWS, _FAR = 10_000, 1e6
-_NEIGHBOURS = ((1, 1.0), (2, 0.5))
-LEAST_LINKED = len(_NEIGHBOURS) + 1
-"""A graph needs more cells than this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,11 +145,6 @@ def refuse_too_few(codewords: int) -> NoReturn:
     )
 
 
-def nearest(vectors: Floats, cells: Floats) -> Integers:
-    """Return the nearest cell of each vector; the first one if several are equally near."""
-    return ranked(vectors, cells, 1)[:, 0]
-
-
 def k_means(vectors: Floats, count: int, seed: int) -> Floats:
     """Fit the centres of k-means cells."""
     from sklearn.cluster import MiniBatchKMeans
@@ -165,7 +155,7 @@ def k_means(vectors: Floats, count: int, seed: int) -> Floats:
     return np.asarray(clustering.cluster_centers_, np.float32)
 
 
-def spectral(graph: npt.NDArray[np.float64], codewords: int, seed: int) -> Integers:
+def spectral(between: npt.NDArray[np.float64], codewords: int, seed: int) -> Integers:
     """Cluster cells into codewords, by the number of rows between any two cells."""
     from sklearn.cluster import SpectralClustering
 
@@ -173,7 +163,7 @@ def spectral(graph: npt.NDArray[np.float64], codewords: int, seed: int) -> Integ
         codewords, affinity="precomputed", assign_labels="cluster_qr", random_state=seed
     )
     # The constant keeps the graph connected, whatever the data.
-    labels = clustering.fit_predict(graph + 1e-6)
+    labels = clustering.fit_predict(between + 1e-6)
     return np.asarray(np.unique(labels, return_inverse=True)[1], np.int64)
 
 
@@ -182,60 +172,13 @@ def links(vectors: Floats, cells: Floats, groups: Integers) -> Floats:
     return links_of(graph(vectors, cells), groups)
 
 
-def links_of(graph: npt.NDArray[np.float64], groups: Integers) -> Floats:
+def links_of(counts: npt.NDArray[np.float64], groups: Integers) -> Floats:
     """Return the same for a graph that is already counted."""
     member = np.eye(int(groups.max()) + 1)[groups]
-    between = member.T @ graph @ member
+    between = member.T @ counts @ member
     np.fill_diagonal(between, 0.0)
     total = between.sum(axis=1, keepdims=True)
     return np.asarray(between / np.where(total > 0, total, 1.0), np.float32)
-
-
-def graph(vectors: Floats, cells: Floats) -> npt.NDArray[np.float64]:
-    """Count the graph W + Wᵀ of the module."""
-    order = ranked(vectors, cells, 1 + len(_NEIGHBOURS))
-    counts = np.zeros((len(cells), len(cells)))
-    for place, weight in _NEIGHBOURS:
-        np.add.at(counts, (order[:, 0], order[:, place]), weight)
-    return counts + counts.T
-
-
-def harmonics(
-    between: npt.NDArray[np.float64], count: int
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    r"""Compute the smoothest functions on a graph of cells, without the constant one.
-
-    They are eigenvectors of the random walk on the graph, of mean square 1 under its stationary
-    law, and come with their eigenvalues, largest first. Near 1, a function hardly changes within
-    what is linked.
-    """
-    degree = between.sum(axis=1) + 1e-6 * max(between.sum() / len(between), 1.0)
-    walk = (between + np.diag(degree - between.sum(axis=1))) / np.sqrt(np.outer(degree, degree))
-    # The constant keeps the graph connected, whatever the data.
-    values, vectors = np.linalg.eigh(walk + 1e-9)
-    chosen = slice(-2, -count - 1, -1) if count < len(between) else slice(-2, None, -1)
-    functions = vectors / np.sqrt(degree / degree.sum())[:, None]
-    return functions[:, chosen], np.clip(values[chosen], 0.0, 1.0)
-
-
-def ranked(vectors: Floats, cells: Floats, places: int) -> Integers:
-    """Return the nearest cells of each vector, in order."""
-    return np.concatenate(list(_ranked_blocks(vectors, cells, places)))
-
-
-def _ranked_blocks(vectors: Floats, cells: Floats, places: int) -> Iterator[Integers]:
-    half_norms = (cells * cells).sum(axis=1) / 2
-    for start in range(0, len(vectors), 4096):
-        distance = half_norms - vectors[start : start + 4096] @ cells.T
-        if places == 1:
-            yield distance.argmin(axis=1)[:, None]
-            continue
-        if places < distance.shape[1]:
-            first = np.argpartition(distance, places, axis=1)[:, :places]
-        else:
-            first = np.broadcast_to(np.arange(distance.shape[1]), distance.shape)
-        order = np.take_along_axis(distance, first, axis=1).argsort(axis=1)
-        yield np.take_along_axis(first, order, axis=1)
 
 
 def _sample(count: int, most: int, seed: int) -> Integers:
