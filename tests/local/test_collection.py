@@ -115,15 +115,18 @@ def test_nothing_shows_rows(learned):
     assert "mechanism" in repr(collection)
 
 
-def test_images_get_a_codebook():
+def test_images_get_partitions_and_protected_rows_a_codebook(tmp_path):
     images, digits = load_digits(return_X_y=True)
     made = Collection(epsilon=4, people=1200, classes=10).fit(images[:400].reshape(-1, 8, 8))
-    assert made.mechanism_.kind == "codebook"
+    assert made.mechanism_.features_.kind == "scattering"
     reports = made.release(images[400:1600].reshape(-1, 8, 8), digits[400:1600], rng=Seeded(0))
     model = made.learn(reports)
-    assert model.score(images[1600:].reshape(-1, 8, 8), digits[1600:]) > 0.6
+    score = model.score(images[1600:].reshape(-1, 8, 8), digits[1600:])
+    assert score > 0.75
+    again = tacit.load(model.save(tmp_path / "model"))
+    np.testing.assert_array_equal(again.predict(images[1600:]), model.predict(images[1600:]))
     with pytest.raises(errors.InvalidParameter, match="one round"):
-        made.adapt(model)
+        model.next_round(images[:400])
     private = Collection(
         epsilon=4, people=1200, classes=10, central_epsilon=3, central_delta=1e-5
     ).fit(images[:400].astype(np.uint8), image=(8, 8), rng=Seeded(0))
@@ -131,6 +134,40 @@ def test_images_get_a_codebook():
     assert private.mechanism_.inhouse_.proved
     with pytest.raises(errors.InvalidParameter, match="rounds must be 1"):
         Collection(epsilon=4, people=1200, classes=10, rounds=2).fit(images[:400], image=(8, 8))
+
+
+def signals(count, rng):
+    """Make windows of three channels, whose frequency is the class and whose phase is not."""
+    kinds = rng.integers(0, 3, count)
+    time = np.arange(64) / 64
+    phase, size = rng.uniform(0, 2 * np.pi, (count, 1, 1)), rng.uniform(0.5, 1.5, (count, 1, 3))
+    angle = 2 * np.pi * np.array([3, 7, 15])[kinds][:, None, None] * time[:, None]
+    return size * np.sin(angle + phase) + 0.5 * rng.normal(size=(count, 64, 3)), kinds
+
+
+def test_signals_are_told_apart_by_frequency():
+    rng = np.random.default_rng(0)
+    inhouse, _ = signals(600, rng)
+    people, kinds = signals(1000, rng)
+    rows, truth = signals(300, rng)
+    made = Collection(epsilon=4, people=1000, classes=3).fit(inhouse, signal=(64, 3))
+    model = made.learn(made.release(people, kinds, rng=Seeded(0)))
+    assert model.score(rows, truth) > 0.9
+    np.testing.assert_array_equal(model.predict(rows), model.predict(rows.reshape(300, -1)))
+    with pytest.raises(errors.InvalidData, match=r"\(n, 192\) or \(n, 64, 3\)"):
+        made.release(people[:, :32], kinds)
+
+
+def test_images_in_colour_are_told_apart_by_hue():
+    rng = np.random.default_rng(0)
+    kinds = rng.integers(0, 3, 1500)
+    images = rng.uniform(0, 90, (1500, 10, 10, 3))
+    images[np.arange(1500), :, :, kinds] += rng.uniform(20, 120, (1500, 1, 1))
+    images = images.astype(np.uint8)
+    made = Collection(epsilon=4, people=800, classes=3).fit(images[:400])
+    assert made.mechanism_.features_.kind == "patches"
+    model = made.learn(made.release(images[400:1200], kinds[400:1200], rng=Seeded(0)))
+    assert model.score(images[1200:], kinds[1200:]) > 0.7
 
 
 def test_people_unlike_the_inhouse_rows_are_noticed(sensors):

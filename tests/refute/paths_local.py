@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -63,6 +64,22 @@ def codebook() -> Any:
 def partitions() -> Any:
     return tacit.Partitions(epsilon=2, people=500, codewords=6, classes=CLASSES).fit(
         inhouse(), schema=SCHEMA
+    )
+
+
+def of_images() -> Any:
+    """Partitions that join the same small cells, found in features of images."""
+    seen = replace(SCHEMA, image=(1, COLUMNS))
+    return tacit.Partitions(epsilon=2, people=500, codewords=6, classes=CLASSES).fit(
+        inhouse(), schema=seen
+    )
+
+
+def of_signals() -> Any:
+    """Partitions in features of signals."""
+    seen = replace(SCHEMA, signal=(COLUMNS, 1))
+    return tacit.Partitions(epsilon=2, people=500, codewords=6, classes=CLASSES).fit(
+        inhouse(), schema=seen
     )
 
 
@@ -136,6 +153,8 @@ def paths() -> list[Path]:
         mechanism("Codebook without labels", codebook, labelled=False),
         mechanism("Partitions", partitions),
         mechanism("Partitions without labels", partitions, labelled=False),
+        mechanism("Partitions of images", of_images),
+        mechanism("Partitions of signals", of_signals),
         mechanism("Collection in its second round", lambda: second),
         mechanism("Direct", direct),
         mechanism("VLM", variational),

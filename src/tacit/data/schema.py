@@ -410,12 +410,13 @@ def infer(
     return _infer_array(stack(table, where), image, names, where, signal)
 
 
-def of_bytes(raw: Any, image: tuple[int, int] | None = None, where: str = "of_bytes") -> Schema:
+def of_bytes(raw: Any, image: tuple[int, ...] | None = None, where: str = "of_bytes") -> Schema:
     """Return the schema of an array of uint8, whose type gives the bounds: no value is read."""
     table = columns_of(raw)
     array = regular(raw, where) if table is None else None
     if table is not None and image is not None and all(d.dtype == np.uint8 for _, d in table):
-        return ArraySchema(len(table), 0.0, 255.0, image, columns=tuple(n for n, _ in table))
+        names = tuple(name for name, _ in table)
+        return ArraySchema(len(table), 0.0, 255.0, columns=names, **_shaped(image, None))
     if array is None or array.dtype != np.uint8:
         remedy = "Declare bounds and categories: what is read off the rows is not private."
         errors.refuse(where, "schema", "given, unless rows are an array of uint8", None, remedy)
@@ -435,8 +436,7 @@ def _infer_array(
     if array.ndim > 2 and signal is None:
         image = array.shape[1:]
     width = array[0].size
-    kind = "signal" if signal is not None else "colour" if len(image or ()) == 3 else "image"
-    shaped: dict[str, Any] = {kind: signal if signal is not None else image}
+    shaped = _shaped(image, signal)
     if array.dtype == np.uint8:
         return ArraySchema(width, 0.0, 255.0, columns=names, **shaped)
     # The extremes are NaN if any number is; a mask of the whole array could exhaust memory.
@@ -449,6 +449,13 @@ def _infer_array(
     low, high = max(low, -_HUGE), min(high, _HUGE)
     upper = high if high > low else low + 1.0
     return ArraySchema(width, low, upper, outside="clip", columns=names, **shaped)
+
+
+def _shaped(image: tuple[int, ...] | None, signal: tuple[int, int] | None) -> dict[str, Any]:
+    """Return the field of a schema that says what shape rows have."""
+    if signal is not None:
+        return {"signal": signal}
+    return {"colour" if image is not None and len(image) == 3 else "image": image}
 
 
 def _infer_column(name: str, data: npt.NDArray[Any], where: str) -> Continuous | Categorical:

@@ -71,6 +71,8 @@ class Collection:
     4-DP (local, any-two-inputs, unit: record)
     """
 
+    mechanism_: Partitions | Codebook
+
     def __init__(
         self,
         *,

@@ -7,6 +7,7 @@ import pytest
 
 from tacit.data.schema import ArraySchema, Categorical, Continuous, Rows, TableSchema
 from tacit.local.learned import features as feature
+from tacit.local.learned.partitions import Partitions
 from tacit.privacy.errors import InvalidParameter
 
 onnx = pytest.importorskip("onnx")
@@ -48,6 +49,27 @@ def rows_of(schema, count=200, seed=0):
         for column in schema.categorical
     ]
     return Rows(numbers, np.stack(codes, axis=1) if codes else np.empty((count, 0), np.int64))
+
+
+COLOURS = ArraySchema(width=11 * 12 * 3, lower=0, upper=1, colour=(11, 12, 3))
+WINDOWS = ArraySchema(width=20 * 3, lower=0, upper=1, signal=(20, 3))
+
+
+@pytest.mark.parametrize("schema", [PICTURES, COLOURS, WINDOWS])
+def test_partitions_of_images_and_signals_are_the_same_but_for_ties(schema):
+    rows = rows_of(schema, 300)
+    made = Partitions(epsilon=2, people=400, classes=2, codewords=5)
+    made.fit(rows.numbers, schema=schema, inhouse_public=True)
+    found = graphs.run(made.onnx(), rows)
+    assert found.shape == (300, made.partitions)
+    assert (found == made.encode_rows(rows)).mean() > 0.99
+
+
+def test_local_patches_are_the_same_numbers():
+    rows = rows_of(COLOURS, 70)
+    fitted = feature.fit("patches", COLOURS, rows, seed=1)
+    got = graphs.run(graphs.features_encoder(COLOURS, fitted), rows, block=32)
+    np.testing.assert_allclose(got, fitted.transform(rows), atol=2e-4)
 
 
 # --- fixed features --------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from scipy.stats import chisquare
 import tacit
 from tacit.local.channels import PartitionedChannel
 from tacit.local.learned import onnx
-from tacit.local.learned.partitions import Cells, Partitions
+from tacit.local.learned.cells import Cells, joined
+from tacit.local.learned.partitions import Partitions
 from tacit.privacy import artifact, errors
 from tacit.privacy.mechanisms import SubsetSelection
 from tacit.privacy.randomness import Seeded
@@ -243,3 +244,24 @@ def test_cells_take_blocks_of_any_length():
     cells = Cells(np.eye(3, dtype=np.float32)[None], np.zeros((1, 3), np.float32))
     vectors = np.random.default_rng(0).normal(size=(5000, 3)).astype(np.float32)
     np.testing.assert_array_equal(cells(vectors)[:, 0], vectors.argmax(axis=1))
+
+
+def test_joined_cells_are_unions_of_small_ones():
+    vectors = np.random.default_rng(0).normal(size=(2000, 4)).astype(np.float32)
+    cells = joined(vectors, 6, 4, seed=0)
+    assert cells.groups.shape == (4, cells.centres.shape[1])
+    assert cells.count == 6
+    distance = ((vectors[:50, None] - cells.centres[0]) ** 2).sum(axis=2)
+    expected = cells.groups[:, distance.argmin(axis=1)].T
+    np.testing.assert_array_equal(cells(vectors[:50]), expected)
+
+
+@pytest.mark.parametrize("change", [lambda g: g[:1], lambda g: g + 1, lambda g: g[:, :-1]])
+def test_groups_that_do_not_fit_are_refused(change):
+    images = np.random.default_rng(0).integers(0, 256, (200, 8, 8), np.uint8)
+    made = Partitions(epsilon=2, people=400, classes=2).fit(images, inhouse_public=True)
+    parameters, arrays = made.parts()
+    kept = Partitions.from_parts(parameters, arrays)
+    np.testing.assert_array_equal(kept.encode(images), made.encode(images))
+    with pytest.raises(errors.InvalidData, match="weights must fit"):
+        Partitions.from_parts(parameters, {**arrays, "groups": change(arrays["groups"])})

@@ -37,15 +37,26 @@ def declared_classes(text: str | None) -> int | list[str] | None:
         return [value.strip() for value in text.split(",")]
 
 
-def image_size(text: str | None) -> tuple[int, int] | None:
-    """Read height and width from a text like 28x28."""
+def image_size(text: str | None) -> tuple[int, ...] | None:
+    """Read height, width and, in colour, channels from a text like 28x28 or 32x32x3."""
+    return _sizes("--image", text, (2, 3), "like 28x28, or 32x32x3 in colour")
+
+
+def signal_size(text: str | None) -> tuple[int, int] | None:
+    """Read points in time and channels from a text like 128x9."""
+    sizes = _sizes("--signal", text, (2,), "like 128x9: points in time, channels")
+    return None if sizes is None else (sizes[0], sizes[1])
+
+
+def _sizes(
+    option: str, text: str | None, counts: tuple[int, ...], condition: str
+) -> tuple[int, ...] | None:
     if text is None:
         return None
-    try:
-        height, width = (int(side) for side in text.lower().split("x"))
-    except ValueError:
-        errors.refuse("command line", "--image", "like 28x28", text)
-    return height, width
+    parts = text.lower().split("x")
+    if len(parts) not in counts or not all(part.strip().isdecimal() for part in parts):
+        errors.refuse("command line", option, condition, text)
+    return tuple(map(int, parts))
 
 
 def read_schema(path: Path) -> Any:

@@ -148,7 +148,7 @@ class Codebook(Learned[SymbolChannel]):
         raw: Any,
         *,
         schema: Schema | None = None,
-        image: tuple[int, int] | None = None,
+        image: tuple[int, ...] | None = None,
         seed: int = 0,
         device: str = "cpu",
         inhouse_public: bool = False,
@@ -379,7 +379,7 @@ class Codebook(Learned[SymbolChannel]):
         return codebook_storage.rebuilt(cls, parameters, arrays)
 
 
-def infer_schema(raw: Any, image: tuple[int, int] | None, private: bool = False) -> Schema:
+def infer_schema(raw: Any, image: tuple[int, ...] | None, private: bool = False) -> Schema:
     """Read bounds and categories off in-house rows; numbers of a table may be missing."""
     if private:
         return schema.of_bytes(raw, image, "Codebook.fit")

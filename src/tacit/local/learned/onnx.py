@@ -351,6 +351,7 @@ def _patches(features: Any, numbers: Value) -> Value:
     kernels = features.filters.T.reshape(-1, channels, side, side)
     even = np.full((1, channels, side, side), 1 / (channels * side * side), np.float32)
     settings: dict[str, Any] = {"strides": [stride, stride], "kernel_shape": [side, side]}
+    settings |= {"pads": [0, 0, 0, 0], "dilations": [1, 1], "group": 1}
     mean = graph.node("Conv", images, even, **settings)
     square = graph.node("Conv", images * images, even, **settings)
     spread = graph.sqrt(graph.node("Relu", square - mean * mean)) + np.float32(patches.FLOOR)

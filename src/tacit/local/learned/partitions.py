@@ -383,13 +383,13 @@ class Partitions(Learned[PartitionedChannel]):
         parameters["schema"] = self._schema.to_plain()
         parameters["features"] = {"kind": self.features_.kind, "settings": settings}
         parameters["blocks"] = [[block.start, block.stop] for block in self.blocks_]
-        arrays = {
+        arrays: dict[str, Any] = {
             "centres": self.cells_.centres,
             "offsets": self.cells_.offsets,
             "mean": self.projection_.mean,
             "matrix": self.projection_.matrix,
         }
-        stored: artifact.Arrays = {**arrays, **codec.nested(weights, "features")}  # type: ignore[dict-item]
+        stored: artifact.Arrays = {**arrays, **codec.nested(weights, "features")}
         if self.cells_.groups is not None:
             stored["groups"] = self.cells_.groups
         if self.synthetic_ is not None:
@@ -489,7 +489,7 @@ def inferred(
     With a central guarantee (`private`) nothing is read off the rows: see `tacit.schema.of_bytes`.
     """
     if private:
-        return schema.of_bytes(raw, image, "Partitions.fit")  # type: ignore[arg-type]
+        return schema.of_bytes(raw, image, "Partitions.fit")
     return schema.may_be_missing(schema.infer(raw, image, "Partitions.fit", signal))
 
 

@@ -18,6 +18,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,6 +29,7 @@ from threadpoolctl import threadpool_limits
 
 from tacit.data.schema import ArraySchema, Rows, Schema
 from tacit.local.learned.features import FARTHEST, Parts
+from tacit.local.learned.scattering import usable_cores
 from tacit.privacy import errors
 
 Floats = npt.NDArray[np.float32]
@@ -103,10 +105,14 @@ class Patches:
     def transform(self, rows: Rows) -> Floats:
         shape = _colour(self.schema)
         out = np.empty((len(rows), self.dimension), np.float32)
-        with threadpool_limits(1, "blas"):
-            for start in range(0, len(rows), _BLOCK):
-                images = rows.numbers[start : start + _BLOCK].reshape(-1, *shape)
-                out[start : start + _BLOCK] = self._pooled(images)
+
+        def fill(start: int) -> None:
+            images = rows.numbers[start : start + _BLOCK].reshape(-1, *shape)
+            out[start : start + _BLOCK] = self._pooled(images)
+
+        # One thread per block: products this small are slower in several threads.
+        with threadpool_limits(1, "blas"), ThreadPoolExecutor(usable_cores()) as pool:
+            list(pool.map(fill, range(0, len(rows), _BLOCK)))
         return out
 
     def _pooled(self, images: Floats) -> Floats:

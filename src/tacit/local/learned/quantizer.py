@@ -1,10 +1,7 @@
 r"""Quantization of features: a projection, many small cells, and cells joined into codewords.
 
 Cells are those of k-means. `compact` codewords are cells; `linked` ones are groups of cells that
-many rows lie between, by spectral clustering of the graph
-
-.. math:: W_{ab} = \#\{\text{rows whose nearest cell is } a \text{ and second nearest } b\}
-          + \tfrac12 \#\{\ldots \text{ third nearest } b\}, \qquad W + W^\top.
+many rows lie between, by spectral clustering of the graph of `tacit.local.graphs`.
 
 If classes are clusters of any shape, as in images, a few linked codewords replace hundreds of
 compact ones, and the noise is spread over few symbols. If they are not, as in most tables, linking
@@ -164,7 +161,7 @@ def k_means(vectors: Floats, count: int, seed: int) -> Floats:
     return np.asarray(clustering.cluster_centers_, np.float32)
 
 
-def spectral(graph: npt.NDArray[np.float64], codewords: int, seed: int) -> Integers:
+def spectral(between: npt.NDArray[np.float64], codewords: int, seed: int) -> Integers:
     """Cluster cells into codewords, by the number of rows between any two cells."""
     from sklearn.cluster import SpectralClustering
 
@@ -172,7 +169,7 @@ def spectral(graph: npt.NDArray[np.float64], codewords: int, seed: int) -> Integ
         codewords, affinity="precomputed", assign_labels="cluster_qr", random_state=seed
     )
     # The constant keeps the graph connected, whatever the data.
-    labels = clustering.fit_predict(graph + 1e-6)
+    labels = clustering.fit_predict(between + 1e-6)
     return np.asarray(np.unique(labels, return_inverse=True)[1], np.int64)
 
 
@@ -181,10 +178,10 @@ def links(vectors: Floats, cells: Floats, groups: Integers) -> Floats:
     return links_of(graph(vectors, cells), groups)
 
 
-def links_of(graph: npt.NDArray[np.float64], groups: Integers) -> Floats:
+def links_of(counts: npt.NDArray[np.float64], groups: Integers) -> Floats:
     """Return the same for a graph that is already counted."""
     member = np.eye(int(groups.max()) + 1)[groups]
-    between = member.T @ graph @ member
+    between = member.T @ counts @ member
     np.fill_diagonal(between, 0.0)
     total = between.sum(axis=1, keepdims=True)
     return np.asarray(between / np.where(total > 0, total, 1.0), np.float32)

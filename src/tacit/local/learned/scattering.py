@@ -161,12 +161,13 @@ def _in_blocks(pixels: npt.NDArray[Any], image: tuple[int, int], filters: Bank) 
         out[start : start + step] = features.reshape(out.shape[1], -1).T
 
     # One thread per block: products this small are slower in several threads.
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(_usable_cores()) as pool:
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(usable_cores()) as pool:
         list(pool.map(fill, range(0, len(pixels), step)))
     return out
 
 
-def _usable_cores() -> int:
+def usable_cores() -> int:
+    """Count the cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

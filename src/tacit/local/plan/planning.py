@@ -134,7 +134,7 @@ def plan(
     pilot: Any = None,
     labels: Any = None,
     reports: Reports | None = None,
-    image: tuple[int, int] | None = None,
+    image: tuple[int, ...] | None = None,
     seed: int = 0,
 ) -> Plan:
     """Predict the accuracy of a collection, and how many people reach a target.

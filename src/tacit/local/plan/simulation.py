@@ -64,7 +64,7 @@ class Simulation:
         inhouse: Any,
         classes: int,
         epsilon: float,
-        image: tuple[int, int] | None = None,
+        image: tuple[int, ...] | None = None,
         seed: int = 0,
     ) -> None:
         self.classes, self.epsilon, self.image, self.seed = classes, epsilon, image, seed

@@ -14,6 +14,7 @@ from tacit.apps.cli.files import (
     image_size,
     must_be_new,
     read_schema,
+    signal_size,
     warnings_on_stderr,
 )
 from tacit.apps.cli.groups import command
@@ -67,7 +68,13 @@ def fit(
             help="Public bounds and categories (JSON file).", show_default="read off the rows"
         ),
     ] = None,
-    image: Annotated[str | None, typer.Option(help="Size, if rows are images: 28x28.")] = None,
+    image: Annotated[
+        str | None, typer.Option(help="Size, if rows are images: 28x28, or 32x32x3 in colour.")
+    ] = None,
+    signal: Annotated[
+        str | None,
+        typer.Option(help="Points in time and channels, if rows are signals: 128x9 (partitions)."),
+    ] = None,
     features: Annotated[
         str | None,
         typer.Option(
@@ -123,8 +130,8 @@ def fit(
         # A schema names the features itself; under a guarantee values must not decide a refusal.
         _no_label_among_features(table, mechanism.classes, data)
     given: dict[str, Any] = {"schema": declared, "seed": seed, "inhouse_public": inhouse_public}
-    if kind != "partitions":
-        given |= {"image": image_size(image), "device": device}
+    given["image"] = image_size(image)
+    given |= {"signal": signal_size(signal)} if kind == "partitions" else {"device": device}
     with naming(data), warnings_on_stderr():
         mechanism.fit(table, **given)
     mechanism.save(out)
@@ -322,6 +329,8 @@ def _mechanism(kind: str, options: dict[str, Any]) -> Any:
     shared = ("epsilon", "unit", "central_epsilon", "central_delta")
     common = {name: options[name] for name in shared}
     common["classes"] = declared_classes(options["classes"])
+    if kind != "partitions" and options["signal"] is not None:
+        errors.refuse("fit", "--signal", f"absent with --kind {kind}", options["signal"])
     if kind == "codebook":
         from tacit.local.learned.codebook import Codebook
 
@@ -330,10 +339,9 @@ def _mechanism(kind: str, options: dict[str, Any]) -> Any:
     if kind == "partitions":
         from tacit.local.learned.partitions import Partitions
 
-        for name in ("image", "features"):
-            if options[name] is not None:
-                option = f"--{name.replace('_', '-')}"
-                errors.refuse("fit", option, "absent with --kind partitions", options[name])
+        if options["features"] is not None:
+            condition = "absent with --kind partitions"
+            errors.refuse("fit", "--features", condition, options["features"])
         return Partitions(**common, **{name: options[name] for name in ("people", "codewords")})
     if kind == "direct":
         from tacit.local.learned.direct import Direct
