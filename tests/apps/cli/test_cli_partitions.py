@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import tacit
 from tacit.apps.cli import main
 
 FIT = ("--epsilon", 4, "--people", 600, "--classes", "no,yes", "--label", "late")
@@ -72,7 +73,7 @@ def test_two_rounds_from_files(
     assert "count twice" in err
 
 
-@pytest.mark.parametrize("option", [("--image", "2x3"), ("--features", "raw")])
+@pytest.mark.parametrize("option", [("--features", "raw")])
 def test_options_of_codebooks_are_refused(
     work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], option: tuple[Any, ...]
 ) -> None:
@@ -106,3 +107,20 @@ def test_models_of_partitions_need_inhouse_rows(
     )  # fmt: skip
     assert code == 2
     assert "MODEL must be learned from partitions" in err
+
+
+def test_signals_are_for_partitions(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    numbers = np.random.default_rng(0).normal(size=(200, 12))
+    table = pd.DataFrame(numbers, columns=[f"x{index}" for index in range(12)])
+    table.to_csv(tmp_path / "windows.csv", index=False)
+    shared = (*FIT[:-2], "--signal", "6x2", "--out", tmp_path / "made")
+    arguments = ("fit", tmp_path / "windows.csv", "--kind", "codebook", *shared)
+    code, _, err = run(capsys, "collect", *arguments)
+    assert code == 2
+    assert "--signal must be absent with --kind codebook" in err
+    arguments = ("fit", tmp_path / "windows.csv", "--kind", "partitions", *shared)
+    code, _, err = run(capsys, "collect", *arguments)
+    assert code == 0, err
+    assert tacit.load(tmp_path / "made").features_.kind == "signals"

@@ -17,7 +17,7 @@ partition, so that these differ more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +78,17 @@ class Cells:
         """Whether all partitions join the same small cells."""
         return self.groups is not None and len(self.centres) == 1
 
+    def replaced(self, parts: Mapping[int, tuple[Floats, Floats]]) -> Cells:
+        """Return cells with other ones in the named partitions, each as K centres and offsets."""
+        centres, offsets = self.centres.copy(), self.offsets.copy()
+        groups = None if self.groups is None else self.groups.copy()
+        for index, (own, shifts) in parts.items():
+            places = _padded(len(own), centres.shape[1])
+            centres[index], offsets[index] = own[places], shifts[places]
+            if groups is not None:
+                groups[index] = places
+        return Cells(centres, offsets, groups)
+
     def __call__(self, vectors: Floats) -> Integers:
         """Return the cell of each vector in each partition, (n, P)."""
         count, cells, width = self.centres.shape
@@ -127,8 +138,7 @@ def linked(
         centres[:, block] = own
         sets.append((centres, groups))
     most = max(len(groups) for _, groups in sets)
-    # Copies of the last cell fill up: of equally near cells the first one counts.
-    padded = [np.minimum(np.arange(most), len(groups) - 1) for _, groups in sets]
+    padded = [_padded(len(groups), most) for _, groups in sets]
     centres = np.stack([own[chosen] for (own, _), chosen in zip(sets, padded, strict=True)])
     joins = np.stack([groups[chosen] for (_, groups), chosen in zip(sets, padded, strict=True)])
     return Cells(centres, ((centres**2).sum(axis=2) / 2).astype(np.float32), joins)
@@ -137,6 +147,11 @@ def linked(
 def enough_to_link(rows: int, codewords: int) -> bool:
     """Whether this many in-house rows give every codeword several small cells to join."""
     return _small(rows) >= 3 * codewords
+
+
+def _padded(count: int, most: int) -> Integers:
+    """Number cells, filled up with copies of the last: of equally near cells the first counts."""
+    return np.minimum(np.arange(most), count - 1)
 
 
 def _small(rows: int) -> int:

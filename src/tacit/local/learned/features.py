@@ -40,9 +40,12 @@ from tacit.privacy import errors, rowwise, silence
 Floats = npt.NDArray[np.float32]
 Parts = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]
 
-FIXED = ("scattering", "raw", "quantile", "random", "scales", "signals", "patches")
-_IN_MODULES = ("scales", "signals", "patches")
+FIXED = ("scattering", "raw", "quantile", "random", "scales")
 TRAINED = ("autoencoder", "invariant")
+OF_PARTITIONS = ("signals", "patches")
+"""What codebooks do not offer: these have no version whose bits depend on one row alone."""
+
+_IN_MODULES = ("scales", *OF_PARTITIONS)
 
 QUANTILES = 100
 RANDOM = 512
@@ -82,7 +85,7 @@ def fit(kind: str, schema: Schema, rows: Rows, seed: int = 0, *, device: str = "
 
     Trained features are trained on `device`, and compute there; see `on`.
     """
-    errors.choice("features", "kind", kind, FIXED + TRAINED)
+    errors.choice("features", "kind", kind, FIXED + OF_PARTITIONS + TRAINED)
     if kind == "scattering":
         return Scattering(schema)
     if kind == "raw":
@@ -114,7 +117,7 @@ def from_parts(
     kind: str, schema: Schema, params: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
 ) -> Features:
     """Rebuild what `parts` returned; refuse arrays of another shape."""
-    errors.choice("features", "kind", kind, FIXED + TRAINED)
+    errors.choice("features", "kind", kind, FIXED + OF_PARTITIONS + TRAINED)
     if kind == "scattering":
         return Scattering(schema)
     if kind == "raw":

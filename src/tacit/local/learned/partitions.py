@@ -218,7 +218,7 @@ class Partitions(Learned[PartitionedChannel]):
         projection, self.blocks_ = _projected(learned, rows, seed)
         vectors = quantizers.project(learned, rows, projection)
         many = len(learned.blocks) > 1 and learned.blocks[1] >= MANY_COLUMNS
-        if many and enough_to_link(len(rows), cells):
+        if many and self.partitions > 1 and enough_to_link(len(rows), cells):
             made = linked(vectors, self.blocks_, cells, self.partitions, seed)
         else:
             cells = cells if self.codewords else max(cells // 2, 2)
@@ -257,7 +257,8 @@ class Partitions(Learned[PartitionedChannel]):
         Parameters
         ----------
         scores : sequence of arrays, (q + 1, classes)
-            Linear scores of a vector; the last row is the constant. Partitions take turns.
+            Linear scores of a vector; the last row is the constant. Every second partition follows
+            them, by turns; the others stay.
         raw : optional
             The in-house rows: cells are those of k-means of their scores. With a central guarantee
             synthetic rows are used by default, and the guarantee covers these cells as well.
@@ -275,17 +276,18 @@ class Partitions(Learned[PartitionedChannel]):
             )
         vectors = self.synthetic_vectors(seed) if raw is None else self.vectors(raw)
         own = [] if raw is None else [Protection.none(inhouse_public)]
-        parts = []
-        for index in range(self.partitions):
-            linear = scores[index % len(scores)]
+        parts = {}
+        # Every second partition stays: scores that are mostly noise must not decide all cells.
+        for index in range(0, self.partitions, 2):
+            linear = scores[index // 2 % len(scores)]
             linear = linear - linear.mean(axis=1, keepdims=True)
             values = vectors @ linear[:-1] + linear[-1]
             centres = quantizers.k_means(values, self.codewords_, seed + index)
             # |s − m|² / 2 less |s|² / 2, with s = Wᵀv + w: affine in v.
             offsets = (centres**2).sum(axis=1) / 2 - centres @ linear[-1]
-            parts.append((centres @ linear[:-1].T, offsets))
+            parts[index] = (centres @ linear[:-1].T, offsets)
         other = self._copy()
-        other._set(self.schema, self.features_, self.projection_, Cells.stacked(parts))
+        other._set(self.schema, self.features_, self.projection_, self.cells_.replaced(parts))
         other.inhouse_ = together([self.inhouse_, taught, *own])
         other.seeded_ = self.seeded_ or seeded
         return other
