@@ -51,7 +51,7 @@ def learned():
             return features_of.alone(made, rows[indices])
 
         def reduced(indices, made=made, rows=rows, axes=axes):
-            return pq._reduced(made, rows[indices], axes)
+            return pq.on_axes(made, rows[indices], axes)
 
         def projected(indices, made=made, rows=rows, mean=mean, matrix=matrix):
             return project_alone(made, rows[indices], Projection(mean, matrix))

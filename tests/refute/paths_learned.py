@@ -10,7 +10,7 @@ import numpy as np
 
 import tacit
 from tacit.data import schema as schemas
-from tacit.local.inference import mixture
+from tacit.local.inference import mixture, views
 from tacit.privacy import events
 from tacit.privacy.randomness import Seeded
 
@@ -106,7 +106,10 @@ def second_round() -> Path:
         options = {"epsilon": 4, "people": 600, "classes": 2, "rounds": 2, **CENTRAL}
         first = tacit.Collection(**options).fit(data[0], schema=SCHEMA, rng=coins)
         reports = first.release(people, (people[:, 0] > 0.5).astype(int), rng=Seeded(1))
-        with patch.multiple(mixture, MOST_ROWS=200, LANDMARKS=8, WIDTHS=(1.0,)):  # for speed
+        with (  # for speed
+            patch.multiple(mixture, MOST_ROWS=200, WIDTHS=(1.0,), WALKS=(4.0,)),
+            patch.multiple(views, LANDMARKS=8, DIFFUSION_LANDMARKS=8),
+        ):
             model = first.learn(reports)
         second = first.adapt(model).mechanism_
         return Outcome((left(model), left(second)), second.inhouse_.certificate.event)

@@ -24,7 +24,7 @@ from tacit.data import lines
 from tacit.federated.torch_model import TorchModel
 from tacit.local.channels import PartitionedChannel
 from tacit.local.learned import private_features, private_partitions
-from tacit.local.learned.features import Quantile
+from tacit.local.learned.features import QuantileTransform
 
 from .refuter import Verdict, refute
 from .registry import ROOT, paths
@@ -160,7 +160,7 @@ def test_a_partition_that_the_row_chooses(monkeypatch: Any) -> None:
 def test_quantiles_of_inhouse_rows_without_noise(monkeypatch: Any) -> None:
     def exact(schema: Any, rows: Any, budget: Any) -> Any:
         noisy(schema, rows, budget)  # charged, and thrown away
-        return Quantile.fit(schema, rows)
+        return QuantileTransform.fit(schema, rows)
 
     noisy = private_features._quantile
     monkeypatch.setattr(private_features, "_quantile", exact)

@@ -10,7 +10,7 @@ import pytest
 import tacit
 from tacit.data.schema import ArraySchema, Categorical, Continuous, TableSchema
 from tacit.local.collection import Collection
-from tacit.local.inference import mixture
+from tacit.local.inference import mixture, views
 from tacit.local.inference.proportions_classifier import ProportionsClassifier
 from tacit.local.inhouse import Protection, Target
 from tacit.local.learned import private_partitions as pp
@@ -52,7 +52,7 @@ def people(count, seed=0):
 def _small_models():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mixture, "MOST_ROWS", 300)
-        patch.setattr(mixture, "LANDMARKS", 12)
+        patch.setattr(views, "LANDMARKS", 12)
         patch.setattr(mixture, "WIDTHS", (1.0,))
         yield
 

@@ -315,7 +315,7 @@ def test_a_record_does_not_go_on_with_another_schema(
 # --- bad input -----------------------------------------------------------------------------------
 
 WRONG = {
-    "data": (("collect", "--data", "nothing"), "data must be one of adult, digits"),
+    "data": (("collect", "--data", "nothing"), "data must be one of adult, cifar10, digits"),
     "mechanism": (("join", "--mechanisms", "vlm-paper"), "mechanisms must be one of"),
     "twice": (("collect", "--mechanisms", "vlm,vlm"), "each once"),
     "no mechanism": (("collect", "--mechanisms", ","), "names with commas"),

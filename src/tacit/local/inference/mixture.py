@@ -40,7 +40,7 @@ Floats = npt.NDArray[np.float32]
 Reals = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-FOLDS, TEMPERATURE = 4, 3.0
+FOLDS, TEMPERATURE, DOUBT = 4, 3.0, 5.0
 LINEAR_PENALTIES = (100.0, 30.0, 10.0, 3.0, 1.0)
 KERNEL_PENALTIES = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01)
 WIDTHS = (0.7, 1.4)
@@ -170,14 +170,26 @@ class Candidate(NamedTuple):
 
 
 def fit(
-    parts: Sequence[Part], vectors: Floats, blocks: Sequence[slice], classes: int, seed: int
+    parts: Sequence[Part],
+    vectors: Floats,
+    blocks: Sequence[slice],
+    classes: int,
+    seed: int,
+    *,
+    clustered: bool = False,
 ) -> Mixture:
-    """Fit all candidates to the reports of all partitions, and weigh them."""
+    """Fit all candidates to the reports of all partitions, and weigh them.
+
+    Unless classes are expected to be clusters (`clustered`), linear models are preferred: others
+    must explain held-out reports better by `DOUBT`.
+    """
     chosen = np.random.default_rng(seed).permutation(len(vectors))[:MOST_ROWS]
     evidence = _Everything([_limited(part, chosen) for part in parts], len(chosen), classes)
     fitted: list[Candidate] = []
     for seen, penalties in _candidates(vectors[chosen], blocks, seed):
         fitted += evidence.tried(seen, seen(vectors[chosen]), penalties)
+    doubt = 0.0 if clustered else DOUBT
+    fitted = [c if c.inputs.linear else c._replace(value=c.value - doubt) for c in fitted]
     best = max(candidate.value for candidate in fitted)
     odds = [math.exp((candidate.value - best) / TEMPERATURE) for candidate in fitted]
     odds = [odd if odd >= _LEAST_WEIGHT else 0.0 for odd in odds]

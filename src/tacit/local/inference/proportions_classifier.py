@@ -239,7 +239,8 @@ def _fitted(
     """Fit the model that suits the partitions: of small cells if they share these, else of rows."""
     last = rounds[-1].mechanism
     if not last.cells_.shared:
-        return mixture.fit(parts, vectors, last.blocks_, len(last.classes), seed)
+        linked = last.cells_.groups is not None
+        return mixture.fit(parts, vectors, last.blocks_, len(last.classes), seed, clustered=linked)
     groups = [own for reports in rounds for own in reports.mechanism.cells_.groups]
     grouped = [
         field.Part(part.evidence, own, part.shares) for part, own in zip(parts, groups, strict=True)

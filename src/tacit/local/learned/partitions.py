@@ -48,13 +48,16 @@ Integers = npt.NDArray[np.int64]
 MOST_PARTITIONS, LEAST_PEOPLE = 8, 50
 """The default number of partitions: as many as have this many people each, up to the first."""
 
+MOST_COMPACT = 4
+"""The same for tables whose cells are those of k-means."""
+
 COMPONENTS = 64
 """Most principal components of each block of features."""
 
 MANY_COLUMNS = 16
 """Tables with at least this many columns, all of them numbers, get linked cells."""
 
-_ROWS_PER_CELL, _SAMPLE, _NEGLIGIBLE = 8, 10_000, 1e-6
+_ROWS_PER_CELL, _SAMPLE, _NEGLIGIBLE, _NOISY = 8, 10_000, 1e-6, 4
 _SETTINGS = ("epsilon", "classes", "people", "partitions", "unit")
 
 
@@ -72,8 +75,8 @@ class Partitions(Learned[PartitionedChannel]):
     codewords : int, optional
         K, the cells of a partition. By default from ε, people and classes (`tacit.learned.rule`).
     partitions : int, optional
-        P. Each person is assigned one by fair randomness. By default 8, or fewer if a partition
-        would have fewer than 50 people.
+        P. Each person is assigned one by fair randomness. By default 8, or 4 if cells are those of
+        k-means, or fewer if a partition would have fewer than 50 people.
     unit : Unit
         The unit of a report: "person" if everyone reports one row once.
     central_epsilon, central_delta : float, optional
@@ -133,12 +136,16 @@ class Partitions(Learned[PartitionedChannel]):
         self.epsilon: Fraction = errors.epsilon_in_range(where, epsilon)
         self.classes: tuple[Any, ...] = labels.declare(where, classes)
         self.people = errors.whole(where, "people", people, least=1)
+        self._rule_decides = partitions is None
         if partitions is None:
-            partitions = min(max(self.people // LEAST_PEOPLE, 1), MOST_PARTITIONS)
+            partitions = self._usual(MOST_PARTITIONS)
         self.partitions = errors.whole(where, "partitions", partitions, least=1, most=1024)
         if codewords is not None:
             codewords = errors.whole(where, "codewords", codewords, least=2, most=2**16)
         self.codewords = codewords
+
+    def _usual(self, most: int) -> int:
+        return min(max(self.people // LEAST_PEOPLE, 1), most)
 
     # --- learning, in-house --------------------------------------------------------------------
 
@@ -174,6 +181,8 @@ class Partitions(Learned[PartitionedChannel]):
             Draws the noise of a central guarantee.
         """
         self._forget_fit()
+        if self._rule_decides:
+            self.partitions = self._usual(MOST_PARTITIONS)
         given = schema or inferred(raw, image, signal, private=self.central is not None)
         rows = given.rows(raw, "Partitions.fit")
         wanted = self.codewords or codewords_for(
@@ -207,8 +216,8 @@ class Partitions(Learned[PartitionedChannel]):
         """Fit cells in principal components of each block of features.
 
         Where all columns are numbers, and many, classes tend to be clusters, and cells are linked.
-        Other tables get half as many cells, of k-means: the model is smooth, and noise costs more
-        than the shape of cells.
+        Other tables get fewer partitions, and fewer cells, of k-means: labels there are smoother,
+        and noise costs more than the shape of cells.
         """
         learned: Signals | Scales
         if isinstance(given, ArraySchema) and given.signal is not None:
@@ -221,7 +230,10 @@ class Partitions(Learned[PartitionedChannel]):
         if many and self.partitions > 1 and enough_to_link(len(rows), cells):
             made = linked(vectors, self.blocks_, cells, self.partitions, seed)
         else:
-            cells = cells if self.codewords else max(cells // 2, 2)
+            if self._rule_decides:
+                self.partitions = self._usual(MOST_COMPACT)
+            if self.codewords is None and self.epsilon <= _NOISY:
+                cells = max(cells // 2, min(cells, 2 * len(self.classes)))
             turns = [self.blocks_[i % len(self.blocks_)] for i in range(self.partitions)]
             made = Cells.stacked(
                 [_k_means(vectors, block, cells, seed + i) for i, block in enumerate(turns)]
