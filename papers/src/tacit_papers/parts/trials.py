@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tacit.data.datasets.base import Dataset, Split
+from tacit.local.inference.decisions import ConstantAnswerWarning
+from tacit.local.inference.noise_aware import ShiftWarning
 from tacit_papers.parts.collecting import QUICK_ROWS, Collecting
 from tacit_papers.parts.contenders import Contenders
 
@@ -77,6 +82,15 @@ class Trials:
     def _split(self, number: int) -> Split:
         split = self.dataset.collection(self.parameters.seed + number)
         return split.limited(*[QUICK_ROWS] * 4) if self.parameters.quick else split
+
+
+@contextmanager
+def unwarned() -> Iterator[None]:
+    """Leave out warnings of learners: the record shows what they are about."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShiftWarning)
+        warnings.simplefilter("ignore", ConstantAnswerWarning)
+        yield
 
 
 def accuracy(answers: Any, truth: Any) -> float:

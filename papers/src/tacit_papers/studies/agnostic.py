@@ -7,7 +7,6 @@ label, by adding up probabilities. For comparison, reports are made for each tas
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.datasets.base import Dataset
-from tacit.local.inference.noise_aware import NoiseAwareClassifier, ShiftWarning
+from tacit.local.inference.noise_aware import NoiseAwareClassifier
 from tacit.local.inference.student import StudentClassifier
 from tacit.privacy import errors
 from tacit_papers.engine.record import Cell, Record
@@ -31,7 +30,7 @@ from tacit_papers.parts.collecting import (
     unprotected,
 )
 from tacit_papers.parts.contenders import Contenders, learning
-from tacit_papers.parts.trials import Trial, Trials, accuracy
+from tacit_papers.parts.trials import Trial, Trials, accuracy, unwarned
 
 MECHANISMS = ("codebook", "vlm", "direct")
 
@@ -111,8 +110,7 @@ class Agnostic:
     def _model(self, cell: Cell, contenders: Contenders, rows: Any, labels: Any) -> Any:
         epsilon, seed = cell["epsilon"], contenders.seed
         rng = generator(seed, cell)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ShiftWarning)
+        with unwarned():
             if cell["mechanism"] == "codebook":
                 reports = contenders.codebook(epsilon, np.inf).release(rows, labels, rng)
                 return StudentClassifier(inhouse=contenders.rows, seed=seed).fit(reports)

@@ -13,7 +13,6 @@ direct noising they get the row's share of ε.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,10 +22,8 @@ import numpy as np
 from tacit.data.datasets.base import Dataset
 from tacit.local import ceilings
 from tacit.local.evaluation import Tally
-from tacit.local.inference.decisions import ConstantAnswerWarning
 from tacit.local.inference.noise_aware import (
     NoiseAwareClassifier,
-    ShiftWarning,
 )
 from tacit.local.inference.student import StudentClassifier
 from tacit_papers.engine.record import Cell, Record
@@ -35,7 +32,7 @@ from tacit_papers.engine.running import Measured, generator
 from tacit_papers.parts import paper, references, tuned
 from tacit_papers.parts.collecting import Collecting, kind_of, mechanisms
 from tacit_papers.parts.contenders import STUDENT_SHARE, balanced, learning
-from tacit_papers.parts.trials import Trial, Trials, accuracy
+from tacit_papers.parts.trials import Trial, Trials, accuracy, unwarned
 
 MECHANISMS = ("codebook", "vlm", "vlm-paper", "vlm-tuned", "direct")
 """`vlm` has the settings of Table 4 and our proved training where there is a central ε; `vlm-paper`
@@ -75,10 +72,7 @@ class Collect:
         trial = self.trials[cell["trial"]]
         if "reference" in cell:
             return Measured({"accuracy": references.measure(cell["reference"], trial)})
-        with warnings.catch_warnings():
-            # The record shows what the warnings are about.
-            warnings.simplefilter("ignore", ShiftWarning)
-            warnings.simplefilter("ignore", ConstantAnswerWarning)
+        with unwarned():
             if cell["mechanism"] == "codebook":
                 return self._codebook(cell, trial)
             if cell["mechanism"] == "vlm-tuned":

@@ -9,7 +9,6 @@ report: its winners are chosen with more ε than it states.
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tacit.data.datasets.base import Dataset
-from tacit.local.inference.noise_aware import NoiseAwareClassifier, ShiftWarning
+from tacit.local.inference.noise_aware import NoiseAwareClassifier
 from tacit.local.inference.search import Candidate
 from tacit.local.inference.search import search as private_search
 from tacit_papers.engine.record import Cell, Record
@@ -31,7 +30,7 @@ from tacit_papers.parts.collecting import (
     one_level,
     unprotected,
 )
-from tacit_papers.parts.trials import Trial, Trials, accuracy
+from tacit_papers.parts.trials import Trial, Trials, accuracy, unwarned
 
 MECHANISMS = ("codebook", "vlm")
 
@@ -97,8 +96,7 @@ class Search:
             Candidate(name, self._fitted(cell, line, trial), learner)
             for name, line in settings.items()
         ]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ShiftWarning)
+        with unwarned():
             outcome = private_search(
                 listed,
                 people=trial.people,

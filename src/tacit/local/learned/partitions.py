@@ -13,8 +13,7 @@ cells, in features of images: see `tacit.learned.cells`.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from importlib.util import find_spec
 from typing import Any, ClassVar, Self
@@ -27,7 +26,7 @@ from tacit.data.schema import ArraySchema, Rows, Schema
 from tacit.local.channels import PartitionedChannel
 from tacit.local.inhouse import Protection, Target, together
 from tacit.local.learned import features as features_of
-from tacit.local.learned import private_partitions
+from tacit.local.learned import partitions_storage, private_partitions
 from tacit.local.learned import quantizer as quantizers
 from tacit.local.learned.base import Learned
 from tacit.local.learned.cells import Cells, enough_to_link, joined, linked
@@ -37,7 +36,7 @@ from tacit.local.learned.quantizer import Projection
 from tacit.local.learned.rule import codewords_for
 from tacit.local.learned.scales import Scales
 from tacit.local.learned.signals import Signals
-from tacit.privacy import artifact, codec, errors
+from tacit.privacy import artifact, errors
 from tacit.privacy.guarantees import Unit
 from tacit.privacy.mechanisms import SubsetSelection
 from tacit.privacy.randomness import Randomness
@@ -58,7 +57,6 @@ MANY_COLUMNS = 16
 """Tables with at least this many columns, all of them numbers, get linked cells."""
 
 _ROWS_PER_CELL, _SAMPLE, _NEGLIGIBLE, _NOISY = 8, 10_000, 1e-6, 4
-_SETTINGS = ("epsilon", "classes", "people", "partitions", "unit")
 
 
 class Partitions(Learned[PartitionedChannel]):
@@ -385,103 +383,12 @@ class Partitions(Learned[PartitionedChannel]):
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
         """Return JSON-ready parameters and weights."""
         self._must_be_fitted()
-        parameters = {
-            **codec.settings(self, _SETTINGS),
-            "codewords": self.codewords_,
-            "seeded": self.seeded_,
-            "inhouse": self.inhouse_.to_plain(),
-        }
-        if self._schema is None:
-            return parameters, {"codewords": np.array([self.codewords_])}
-        settings, weights = self.features_.parts()
-        parameters["schema"] = self._schema.to_plain()
-        parameters["features"] = {"kind": self.features_.kind, "settings": settings}
-        parameters["blocks"] = [[block.start, block.stop] for block in self.blocks_]
-        arrays: dict[str, Any] = {
-            "centres": self.cells_.centres,
-            "offsets": self.cells_.offsets,
-            "mean": self.projection_.mean,
-            "matrix": self.projection_.matrix,
-        }
-        stored: artifact.Arrays = {**arrays, **codec.nested(weights, "features")}
-        if self.cells_.groups is not None:
-            stored["groups"] = self.cells_.groups
-        if self.synthetic_ is not None:
-            kind, own = self.synthetic_.parts()
-            parameters["synthetic"] = {"features": kind, "split": self.split_}
-            stored |= codec.nested(own, "synthetic")
-        return parameters, stored
+        return partitions_storage.parts(self)
 
     @classmethod
     def from_parts(cls, parameters: dict[str, Any], arrays: artifact.Arrays) -> Partitions:
         """Rebuild what `parts` took apart; refuse arrays that do not fit each other."""
-        settings = {name: parameters[name] for name in (*_SETTINGS, "codewords")}
-        made = cls(**codec.exact("Partitions", settings, "epsilon"))
-        made.inhouse_ = Protection.from_plain(parameters["inhouse"])
-        made.seeded_ = bool(parameters["seeded"])
-        made.synthetic_, made.split_ = None, {}
-        if "schema" not in parameters:
-            made.codewords_ = errors.whole("Partitions", "codewords", made.codewords, least=2)
-            return made._channel_alone()
-        given = schema.from_plain(parameters["schema"])
-        made._restore_synthetic(given, parameters, arrays)
-        described, weights = parameters["features"], codec.part(arrays, "features")
-        learned = features_of.from_parts(described["kind"], given, described["settings"], weights)
-        made.blocks_ = tuple(slice(int(a), int(b)) for a, b in parameters["blocks"])
-        own = {name: np.asarray(arrays[name], np.float32) for name in _WEIGHTS}
-        groups = np.asarray(arrays["groups"], np.int64) if "groups" in arrays else None
-        made._must_fit(learned, own, groups)
-        cells = Cells(own["centres"], own["offsets"], groups)
-        made._set(given, learned, Projection(own["mean"], own["matrix"]), cells)
-        return made
-
-    def _restore_synthetic(
-        self, given: Schema, parameters: dict[str, Any], arrays: artifact.Arrays
-    ) -> None:
-        """Restore the model of rows; refuse a guarantee without it, or about another split."""
-        proved = [part.certificate for part in self.inhouse_.parts if part.proved]
-        if "synthetic" in parameters:
-            described, own = parameters["synthetic"], codec.part(arrays, "synthetic")
-            self.synthetic_ = RowModel.from_parts(given, described["features"], own)
-            self.split_ = {str(name): float(part) for name, part in described["split"].items()}
-            private_partitions.must_be_charged(self.split_, proved)
-        elif proved:
-            stated = str(self.inhouse_.guarantee)
-            errors.refuse(
-                "Partitions", "inhouse", "without a guarantee: cells have no noise", stated
-            )
-
-    def _must_fit(
-        self, learned: Features, own: Mapping[str, Floats], groups: Integers | None
-    ) -> None:
-        """Refuse weights whose shapes do not fit each other, before anything is encoded."""
-        sizes = (self.partitions, self.codewords)
-        if groups is not None:
-            sizes = (1 if len(own["centres"]) == 1 else self.partitions, groups.shape[-1])
-        width = own["matrix"].shape[-1] if own["matrix"].ndim == 2 else -1
-        ends = [0, *(block.stop for block in self.blocks_)]
-        fits = (
-            own["mean"].shape == (learned.dimension,)
-            and own["matrix"].shape == (learned.dimension, width)
-            and own["centres"].shape == (*sizes, width)
-            and own["offsets"].shape == sizes
-            and (groups is None or self._groups_fit(groups))
-            and [block.start for block in self.blocks_] == ends[:-1]
-            and all(start < stop for start, stop in itertools.pairwise(ends))
-            and ends[-1] == width
-            and all(bool(np.isfinite(array).all()) for array in own.values())
-        )
-        if not fits:
-            raise errors.InvalidData(
-                "Partitions: weights must fit each other. Was the file made by hand?"
-            )
-
-    def _groups_fit(self, groups: Integers) -> bool:
-        shaped = groups.ndim == 2 and len(groups) == self.partitions and groups.size > 0
-        return bool(shaped and groups.min() >= 0 and groups.max() + 1 == self.codewords)
-
-
-_WEIGHTS = ("centres", "offsets", "mean", "matrix")
+        return partitions_storage.rebuilt(cls, parameters, arrays)
 
 
 def _must_be_a_table(given: Schema) -> None:
