@@ -30,7 +30,7 @@ def reported(epsilon, people, vectors, labels, cells, rng):
         own = assigned == index
         sets = law.release(codes[own, index] * CLASSES + labels[own], Seeded(index))
         shares = np.bincount(codes[:, index], minlength=cells.count) / people
-        parts.append(field.Part(Evidence(sets, law, CLASSES), groups, shares))
+        parts.append(field.JoinedReports(Evidence(sets, law, CLASSES), groups, shares))
     return parts
 
 
@@ -58,7 +58,10 @@ def test_partitions_without_reports_are_left_out():
     empty = Evidence(second.evidence.sets[:0], second.evidence.channel, CLASSES)
     alone = field.fit([first], inhouse, cells.centres[0], CLASSES)
     both = field.fit(
-        [first, field.Part(empty, second.groups, second.shares)], inhouse, cells.centres[0], CLASSES
+        [first, field.JoinedReports(empty, second.groups, second.shares)],
+        inhouse,
+        cells.centres[0],
+        CLASSES,
     )
     np.testing.assert_array_equal(alone.values, both.values)
 

@@ -7,7 +7,7 @@ import pytest
 
 from tacit.local.inference import mixture
 from tacit.local.inference.finite import Evidence
-from tacit.local.inference.mixture import Member, Mixture, Part
+from tacit.local.inference.mixture import Member, Mixture, PartitionReports
 from tacit.local.inference.views import Inputs
 from tacit.privacy.mechanisms import SubsetSelection
 from tacit.privacy.randomness import Seeded
@@ -37,7 +37,9 @@ def parts(vectors):
         symbols = np.searchsorted(edges, people @ direction) * CLASSES + labels_of(people)
         sets = law.release(symbols, Seeded(index))
         cells = np.searchsorted(edges, vectors @ direction)
-        made.append(Part(Evidence(sets, law, CLASSES), cells, np.full(CELLS, 1 / CELLS)))
+        made.append(
+            PartitionReports(Evidence(sets, law, CLASSES), cells, np.full(CELLS, 1 / CELLS))
+        )
     return made
 
 
@@ -96,7 +98,7 @@ def test_reports_without_information_teach_the_shares_of_labels(parts, vectors):
     for part in parts:
         symbols = drawn.integers(0, CELLS, 400) * CLASSES + drawn.integers(0, CLASSES, 400)
         evidence = Evidence(law.release(symbols, Seeded(7)), law, CLASSES)
-        noise.append(Part(evidence, part.cells, part.shares))
+        noise.append(PartitionReports(evidence, part.cells, part.shares))
     model = mixture.fit(noise, vectors, [slice(0, WIDTH)], CLASSES, 0)
     assert model.predict_proba(vectors).max() < 0.75
 

@@ -8,25 +8,35 @@ from typing import Any
 from tacit.privacy import errors
 from tacit_papers.engine.record import Record, cell_of
 
-_REMEDY = "Merge records of one study, made on one machine with the same other parameters."
+_REMEDY = "Merge records of one study, made with the same other parameters."
 
 
 def merged(records: Sequence[Record]) -> Record:
     """Return one record of all runs; a run that several parts hold is taken from the first.
 
-    Study, versions, seed and all parameters but lists must be the same. Lists are joined; if they
-    then ask for runs that no part holds, the study measures these when it goes on from the record.
+    Study, seed and all parameters but lists must be the same. Lists are joined; if they then ask for
+    runs that no part holds, the study measures these when it goes on from the record. Parts may come
+    from several machines: versions that differ are listed.
     """
     first, *others = records
     record = Record(first.study, dict(first.parameters), first.versions, first.data)
     for other in others:
         _same("study", record.study, other.study)
-        _same("versions", record.versions, other.versions)
+        record.versions = _listed(record.versions, other.versions)
         record.parameters = _joined(record.parameters, other.parameters)
         record.data = _united(record.data, other.data)
     for part in records:
         record.runs += [run for run in part.runs if record.find(cell_of(run)) is None]
     return record
+
+
+def _listed(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
+    """List the versions of each package that parts were measured with."""
+    listed = dict(mine)
+    for name, value in theirs.items():
+        known = str(mine.get(name, value)).split(" and ")
+        listed[name] = " and ".join(known if str(value) in known else [*known, str(value)])
+    return listed
 
 
 def _joined(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:

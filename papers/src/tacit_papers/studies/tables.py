@@ -45,6 +45,10 @@ def _known(name: str, value: str) -> str:
     errors.refuse("study", name, known, value)
 
 
+TABLES_ONLY = ("rounds", "direct")
+"""Pictures are collected in one round, and pixels with noise are at chance in every record."""
+
+
 @dataclass(frozen=True)
 class TablesParameters(Parameters):
     """Parameters of the study."""
@@ -113,6 +117,7 @@ class Tables:
             for name in self.tables
             for trial in range(self.parameters.trials)
             for method in self.parameters.methods
+            if not (method in TABLES_ONLY and self._described(name)["pictures"])
             for epsilon in ((None,) if method == WITHOUT else self.parameters.epsilons)
         ]
 

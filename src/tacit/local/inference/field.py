@@ -61,7 +61,7 @@ _PULL = 8.0  # a row of z weighs as much as an observation with this multiple of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Part:
+class JoinedReports:
     """The reports of one partition.
 
     Parameters
@@ -115,7 +115,7 @@ class Field:
         return cls(centres, values)
 
 
-def fit(parts: Sequence[Part], vectors: Floats, centres: Floats, classes: int) -> Field:
+def fit(parts: Sequence[JoinedReports], vectors: Floats, centres: Floats, classes: int) -> Field:
     """Estimate the labels of small cells from the reports of all partitions."""
     own = graphs.nearest(vectors, centres)
     mass = (np.bincount(own, minlength=len(centres)) + 1e-3) / len(own)
@@ -159,7 +159,7 @@ class _Counts:
     noise: Reals
 
     @classmethod
-    def of(cls, parts: Sequence[Part], mass: Reals, classes: int) -> _Counts:
+    def of(cls, parts: Sequence[JoinedReports], mass: Reals, classes: int) -> _Counts:
         design, residuals, noise = [], [], []
         for part in parts:
             people, cells = len(part.evidence), part.evidence.codewords

@@ -143,7 +143,7 @@ class Mixture:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Part:
+class PartitionReports:
     """The reports of one partition, and the cells of in-house rows in it.
 
     Parameters
@@ -161,7 +161,7 @@ class Part:
     shares: Reals
 
 
-class Candidate(NamedTuple):
+class FittedCandidate(NamedTuple):
     """A fitted candidate, and the log-likelihood of the reports that its folds held out."""
 
     value: float
@@ -170,7 +170,7 @@ class Candidate(NamedTuple):
 
 
 def fit(
-    parts: Sequence[Part],
+    parts: Sequence[PartitionReports],
     vectors: Floats,
     blocks: Sequence[slice],
     classes: int,
@@ -185,7 +185,7 @@ def fit(
     """
     chosen = np.random.default_rng(seed).permutation(len(vectors))[:MOST_ROWS]
     evidence = _Everything([_limited(part, chosen) for part in parts], len(chosen), classes)
-    fitted: list[Candidate] = []
+    fitted: list[FittedCandidate] = []
     for seen, penalties in _candidates(vectors[chosen], blocks, seed):
         fitted += evidence.tried(seen, seen(vectors[chosen]), penalties)
     doubt = 0.0 if clustered else DOUBT
@@ -205,8 +205,8 @@ def fit(
     return Mixture(tuple(members))
 
 
-def _limited(part: Part, chosen: Integers) -> Part:
-    return Part(part.evidence, part.cells[chosen], part.shares)
+def _limited(part: PartitionReports, chosen: Integers) -> PartitionReports:
+    return PartitionReports(part.evidence, part.cells[chosen], part.shares)
 
 
 def _candidates(
@@ -225,7 +225,7 @@ def _candidates(
 class _Everything:
     """All reports, as sets of symbols that are numbered across partitions."""
 
-    def __init__(self, parts: Sequence[Part], rows: int, classes: int) -> None:
+    def __init__(self, parts: Sequence[PartitionReports], rows: int, classes: int) -> None:
         from scipy.sparse import csr_array, vstack
 
         self.classes = classes
@@ -257,9 +257,11 @@ class _Everything:
             for fold in range(FOLDS)
         ]
 
-    def tried(self, seen: Inputs, inputs: Floats, penalties: Sequence[float]) -> list[Candidate]:
+    def tried(
+        self, seen: Inputs, inputs: Floats, penalties: Sequence[float]
+    ) -> list[FittedCandidate]:
         """Fit one candidate with each penalty; stop where held-out reports get less likely."""
-        results: list[Candidate] = []
+        results: list[FittedCandidate] = []
         before = -math.inf
         for penalty in penalties:
             value, weights = 0.0, []
@@ -267,7 +269,7 @@ class _Everything:
                 fitted = self._fitted(inputs, penalty, self._chosen([~h for h in held]))
                 value += self._likelihood(self._shares(inputs, fitted)[1], self._chosen(held))[0]
                 weights.append(fitted.astype(np.float32))
-            results.append(Candidate(value, seen, np.stack(weights)))
+            results.append(FittedCandidate(value, seen, np.stack(weights)))
             if value < before - _GIVE_UP:
                 break
             before = value

@@ -114,7 +114,7 @@ class ProportionsClassifier(Deciding):
 
     def _parts(
         self, rounds: Sequence[Reports], vectors: npt.NDArray[np.float32]
-    ) -> list[mixture.Part]:
+    ) -> list[mixture.PartitionReports]:
         """Divide reports by partition, and estimate the shares of its cells among people."""
         divided = []
         for reports in rounds:
@@ -128,7 +128,7 @@ class ProportionsClassifier(Deciding):
         for (evidence, own), count in zip(divided, counts, strict=True):
             prior = count.astype(np.float64) * float(trusted)
             table = finite.maximum_likelihood(evidence, prior, tolerance=1e-4, steps=200)
-            parts.append(mixture.Part(evidence, own, table.sum(axis=1)))
+            parts.append(mixture.PartitionReports(evidence, own, table.sum(axis=1)))
         return parts
 
     def _trusts(self, tests: Sequence[ShiftTest]) -> bool:
@@ -231,7 +231,7 @@ class ProportionsClassifier(Deciding):
 
 
 def _fitted(
-    parts: Sequence[mixture.Part],
+    parts: Sequence[mixture.PartitionReports],
     vectors: npt.NDArray[np.float32],
     rounds: Sequence[Reports],
     seed: int,
@@ -243,7 +243,8 @@ def _fitted(
         return mixture.fit(parts, vectors, last.blocks_, len(last.classes), seed, clustered=linked)
     groups = [own for reports in rounds for own in reports.mechanism.cells_.groups]
     grouped = [
-        field.Part(part.evidence, own, part.shares) for part, own in zip(parts, groups, strict=True)
+        field.JoinedReports(part.evidence, own, part.shares)
+        for part, own in zip(parts, groups, strict=True)
     ]
     return field.fit(grouped, vectors, last.cells_.centres[0], len(last.classes))
 
