@@ -14,9 +14,9 @@ _REMEDY = "Merge records of one study, made with the same other parameters."
 def merged(records: Sequence[Record]) -> Record:
     """Return one record of all runs; a run that several parts hold is taken from the first.
 
-    Study, seed and all parameters but lists must be the same. Lists are joined; if they then ask for
-    runs that no part holds, the study measures these when it goes on from the record. Parts may come
-    from several machines: versions that differ are listed.
+    Study, seed and all parameters but lists must be the same. Lists are joined; if they then ask
+    for runs that no part holds, the study measures these when it goes on from the record. Parts may
+    come from several machines: versions that differ are listed.
     """
     first, *others = records
     record = Record(first.study, dict(first.parameters), first.versions, first.data)
