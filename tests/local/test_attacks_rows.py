@@ -7,12 +7,13 @@ import warnings
 import numpy as np
 import pytest
 
-from tacit.data.schema import Categorical, Continuous, TableSchema
+from tacit.data.schema import ArraySchema, Categorical, Continuous, TableSchema
 from tacit.local.inference.novel import NovelClassClassifier
 from tacit.local.inference.proportions_classifier import ProportionsClassifier
 from tacit.local.inference.student import StudentClassifier
 from tacit.local.inference.votes import Ballot, cast
 from tacit.local.learned.partitions import Partitions
+from tacit.privacy import artifact
 
 OPTIONS = {"epsilon": 4, "people": 600, "classes": 2}
 ROWS = [None, math.nan, 2, 2.0, -1, "x", True, 2**70]
@@ -84,3 +85,13 @@ def test_a_strangers_model_does_not_warn_about_some_voters():
         warnings.simplefilter("error")
         for row in (np.full((1, 4), 50.0), np.median(rows, axis=0)[None]):
             assert len(cast(model, row, [0], Ballot(epsilon=2))) == 1
+
+
+def test_what_a_budget_was_spent_on_can_be_read_back_without_quantiles():
+    rows = np.random.default_rng(0).normal(size=(500, 4))
+    made = Partitions(**OPTIONS, central_epsilon=1, central_delta=1e-5)
+    made.fit(rows, schema=ArraySchema(4, -4.0, 4.0, outside="clip"))
+    assert made.synthetic_ is not None
+    assert made.synthetic_.quantile is None
+    read = artifact.unpack(artifact.pack(made), "mechanism")
+    assert artifact.fingerprint(read) == artifact.fingerprint(made)
