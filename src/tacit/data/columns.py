@@ -18,6 +18,8 @@ from tacit.privacy.errors import InvalidData
 Columns = list[tuple[str, npt.NDArray[Any]]]
 
 _SHOWN = 5
+_EXACT = 2.0**53
+_TEXTS = (str, int, np.integer, np.bool_)
 
 
 class IgnoredColumnsWarning(UserWarning):
@@ -27,12 +29,23 @@ class IgnoredColumnsWarning(UserWarning):
 def columns_of(raw: Any) -> Columns | None:
     """Return names and arrays of tabular data, without importing its library; None for arrays."""
     if isinstance(raw, Mapping):
-        return [(str(name), regular(data, "rows")) for name, data in raw.items()]
+        return [(str(name), _entries(data)) for name, data in raw.items()]
     if hasattr(raw, "iloc") and hasattr(raw, "columns"):
         return [(str(name), np.asarray(raw.iloc[:, i])) for i, name in enumerate(raw.columns)]
     if hasattr(raw, "schema") and hasattr(raw, "column"):
         return [(str(name), _arrow(raw.column(i))) for i, name in enumerate(raw.schema.names)]
     return None
+
+
+def _entries(data: Any) -> npt.NDArray[Any]:
+    """Convert one column; entries of a list stay as they are.
+
+    numpy would choose one type for all of them, so that one row, such as NaN among booleans, would
+    change what the others are.
+    """
+    if isinstance(data, np.ndarray) or hasattr(data, "__array__"):
+        return regular(data, "rows")
+    return np.asarray(data, dtype=object)
 
 
 def _arrow(column: Any) -> npt.NDArray[Any]:
@@ -124,18 +137,29 @@ def distinct_texts(
     if column.dtype.kind == "f":
         # Most readers turn integers with missing values into floats.
         distinct, place = np.unique(column, return_inverse=True)
-        whole = np.isfinite(distinct) & (distinct == np.rint(distinct))
-        if bool(np.all(whole | np.isnan(distinct))):
-            return [None if np.isnan(v) else str(int(v)) for v in distinct], place
+        if all(np.isnan(v) or _is_whole(v) for v in distinct):
+            return [None if np.isnan(v) else _text(v) for v in distinct], place
     elif column.dtype.kind == "O":
         values = [None if _is_missing(value) else value for value in column]
-        if all(v is None or isinstance(v, str | int | np.integer | np.bool_) for v in values):
+        if all(v is None or isinstance(v, _TEXTS) or _is_whole(v) for v in values):
             code: dict[str | None, int] = {}
-            texts = (None if value is None else str(value) for value in values)
+            texts = (None if value is None else _text(value) for value in values)
             rows = np.array([code.setdefault(text, len(code)) for text in texts], np.int64)
             return list(code), rows
     kind = column.dtype.type.__name__
     raise InvalidData(f"{where}: {name} must be text, integers or booleans, got {kind}.")
+
+
+def _is_whole(value: Any) -> bool:
+    """Test for a float that stands for one whole number, and for no other."""
+    if not isinstance(value, float | np.floating):
+        return False
+    number = float(value)
+    return abs(number) < _EXACT and number == round(number)
+
+
+def _text(value: Any) -> str:
+    return str(int(value)) if isinstance(value, float | np.floating) else str(value)
 
 
 def _is_missing(value: Any) -> bool:

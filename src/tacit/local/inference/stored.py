@@ -6,6 +6,7 @@ post-processing, and costs those who reported nothing more.
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -42,6 +43,13 @@ class Stored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _restore_beside(self, parameters: dict[str, Any]) -> None:
         """Restore what `_stored_beside` returned."""
+
+    def _get_params_html(self, *args: Any, **options: Any) -> Any:
+        """Leave the in-house rows out of what notebooks show of parameters, as in `repr`."""
+        shown = copy.copy(self)
+        if getattr(shown, "inhouse", None) is not None:
+            shown.inhouse = "…"
+        return super(Stored, shown)._get_params_html(*args, **options)
 
     def _forget_fit(self) -> None:
         """Make it unfitted until a fit succeeds, so that nothing is stated about another model."""

@@ -108,7 +108,9 @@ class Patches:
 
         def fill(start: int) -> None:
             images = rows.numbers[start : start + _BLOCK].reshape(-1, *shape)
-            out[start : start + _BLOCK] = self._pooled(images)
+            # Here, as threads do not inherit it: a warning would reveal something about a row.
+            with np.errstate(all="ignore"):
+                out[start : start + _BLOCK] = self._pooled(images)
 
         # One thread per block: products this small are slower in several threads.
         with threadpool_limits(1, "blas"), ThreadPoolExecutor(usable_cores()) as pool:

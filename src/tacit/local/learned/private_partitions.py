@@ -209,7 +209,7 @@ def cost(event: events.Event) -> float:
 
 
 def _spent(budget: Budget) -> float:
-    return sum(map(cost, budget.spent))
+    return float(sum(map(cost, budget.spent)))  # a float even if nothing ran: files hold floats
 
 
 def must_be_charged(split: Mapping[str, float], proved: Sequence[Certificate]) -> None:
