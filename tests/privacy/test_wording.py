@@ -291,8 +291,9 @@ def test_who_is_protected_from_whom(unit: Unit) -> None:
         holder = "the server that gathers" if unit == "client" else "whoever holds the raw data"
         assert f"not from {holder}" in said_of[adjacency]
         assert f"Each {unit} in the data" in said_of[adjacency]
-    assert f"any other {unit} in its place" in said_of[Adjacency.REPLACE_ONE]
-    assert "without it" in said_of[Adjacency.ADD_REMOVE]
+    its, it = ("their", "them") if unit == "person" else ("its", "it")
+    assert f"any other {unit} in {its} place" in said_of[Adjacency.REPLACE_ONE]
+    assert f"without {it}." in said_of[Adjacency.ADD_REMOVE]
 
 
 def test_assumptions_follow_the_model() -> None:

@@ -158,9 +158,11 @@ def split_label(
     batch: Any, label: str | None, path: str | Path
 ) -> tuple[Any, npt.NDArray[Any] | None]:
     """Split a batch into the rows without the label column, and the labels."""
-    rest = without_label(batch, label, path)
     if label is None:
-        return rest, None
+        return batch, None
+    if label not in batch.schema.names:
+        errors.refuse("data", "label", f"a column of {path}", label, "Check that it has a header.")
+    rest = without_label(batch, label, path)
     column = batch.column(label)
     if column.null_count:
         raise errors.InvalidData(
@@ -175,7 +177,8 @@ def without_label(batch: Any, label: str | None, path: str | Path) -> Any:
     if label is None:
         return batch
     if label not in batch.schema.names:
-        errors.refuse("data", "label", f"a column of {path}", label, "Check that it has a header.")
+        remedy = "If these rows have no label, leave it out; else check that there is a header."
+        errors.refuse("data", "label", f"a column of {path}", label, remedy)
     return batch.drop_columns([label])
 
 

@@ -109,7 +109,8 @@ def how_well(guarantee: Guarantee) -> list[str]:
     ]
     if guarantee.adjacency in events.ONE_OR_NONE:
         known = {Adjacency.ADD_REMOVE: "to be there", Adjacency.ZERO_OUT: "not to be blank"}
-        which = f"one {guarantee.unit} that is known {known[guarantee.adjacency]}"
+        who = "who" if guarantee.unit is Unit.PERSON else "that"
+        which = f"one {guarantee.unit} {who} is known {known[guarantee.adjacency]}"
         lines.append(f"For statements about the content of {which}, epsilon counts twice.")
     return lines
 
@@ -188,11 +189,12 @@ def _who(guarantee: Guarantee) -> list[str]:
         return [f"No {guarantee.unit} is protected, as far as has been proved."]
     unit = guarantee.unit
     each = f"Each {unit} in the data, compared with"
+    its, it = ("their", "them") if unit is Unit.PERSON else ("its", "it")
     protected = {
         Adjacency.ANY_TWO_INPUTS: f"Each {unit} behind a report, whatever its content.",
-        Adjacency.REPLACE_ONE: f"{each} any other {unit} in its place.",
-        Adjacency.ADD_REMOVE: f"{each} the same data without it.",
-        Adjacency.ZERO_OUT: f"{each} a blank in its place.",
+        Adjacency.REPLACE_ONE: f"{each} any other {unit} in {its} place.",
+        Adjacency.ADD_REMOVE: f"{each} the same data without {it}.",
+        Adjacency.ZERO_OUT: f"{each} a blank in {its} place.",
     }[guarantee.adjacency]
     local = guarantee.adjacency is Adjacency.ANY_TWO_INPUTS
     whom = "including whoever collects it" if local else "but not from whoever holds the raw data"

@@ -124,3 +124,36 @@ def test_signals_are_for_partitions(
     code, _, err = run(capsys, "collect", *arguments)
     assert code == 0, err
     assert tacit.load(tmp_path / "made").features_.kind == "signals"
+
+
+def test_costs_count_for_protected_partitions_too(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    numbers = (tacit.Continuous(name, -5, 5, outside="clip") for name in "abcdef")
+    schema = tacit.TableSchema((*numbers, tacit.Categorical("mode", ("bus", "bike"))))
+    (tmp_path / "schema.json").write_text(json.dumps(schema.to_plain()))
+    central = ("--central-epsilon", 5, "--central-delta", 1e-5)
+    fit = ("fit", work / "inhouse.csv", "--kind", "partitions", *FIT, *central)
+    fit = (*fit, "--schema", tmp_path / "schema.json", "--out", tmp_path / "one")
+    released = ("privatize", tmp_path / "one", work / "first.csv", "--label", "late")
+    costs = ("--costs", "yes:no=1000000", "--out", tmp_path / "m")
+    for command in (
+        fit,
+        (*released, "--out", tmp_path / "r.parquet"),
+        ("learn", tmp_path / "r.parquet", *costs),
+    ):
+        code, _, err = run(capsys, "collect", *command)
+        assert code == 0, err
+    measured = ("evaluate", tmp_path / "m", work / "test.csv", "--label", "late", "--json")
+    found = json.loads(run(capsys, "collect", *measured)[1])
+    assert found["by_class"][1]["recall"] > 0.95
+
+
+def test_a_label_that_inhouse_rows_lack_is_left_out(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pd.read_csv(work / "inhouse.csv").drop(columns="late").to_csv(tmp_path / "own.csv", index=False)
+    fit = ("fit", tmp_path / "own.csv", "--kind", "partitions", *FIT, "--out", tmp_path / "one")
+    code, _, err = run(capsys, "collect", *fit)
+    assert code == 2
+    assert "If these rows have no label, leave it out" in err

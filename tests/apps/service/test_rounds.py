@@ -510,9 +510,11 @@ def test_commands_learn_and_open_rounds(
     code, out, err = run("next", *owner, *inhouse, "--inhouse-public")
     assert code == 0, err
     assert json.loads(out)["round"] == 2
-    code, out, err = run("learn", *owner, *inhouse, "--inhouse-public")
+    code, out, err = run("learn", *owner, *inhouse, "--inhouse-public", "--threshold", 0.0)
     assert code == 0, err
     assert json.loads(out)["reports"] == 200
+    with Client(campaign.url, transport=campaign.wire) as anyone:
+        assert set(anyone.model().predict(table)) == {anyone.model().classes_[1]}
     code, out, err = run("reports", *owner, "--round", 1, "--out", tmp_path / "r")
     assert code == 0, err
     assert len(Reports.read(tmp_path / "r")) == 200

@@ -261,20 +261,25 @@ class Client:
         return found
 
     def learn(
-        self, inhouse: Any = None, *, inhouse_public: bool = False, seed: int = 0
+        self, inhouse: Any = None, *, inhouse_public: bool = False, seed: int = 0, **rule: Any
     ) -> dict[str, Any]:
         """Learn a model from the reports of all rounds so far, and publish it.
 
         Models of partitions are taught on in-house rows, here: the rows are not sent. People get
         the model, so these rows must be public (`inhouse_public`); partitions with a central
         guarantee need none. Other models are learned on the server, without in-house rows.
+        `priors`, `costs` or `threshold` decide what a model of partitions answers, as in
+        `ProportionsClassifier`.
         """
         if not self.terms().adaptive:
+            for name in rule:
+                remedy = "Download the reports, and learn in-house."
+                errors.refuse("learn", name, "omitted without partitions", rule[name], remedy)
             if inhouse is not None:
                 remedy = "The server learns it from the reports alone."
                 errors.refuse("learn", "inhouse", "omitted without partitions", "rows", remedy)
             return self._connection.post("/model", b"{}", bearer=self._owner())
-        model = self._taught("learn", inhouse, inhouse_public, seed)
+        model = self._taught("learn", inhouse, inhouse_public, seed, **rule)
         return self._connection.put("/model", artifact.pack(model), bearer=self._owner())
 
     def next_round(
@@ -299,10 +304,12 @@ class Client:
         self._terms = None  # people who are asked from now on get the new mechanism
         return described
 
-    def _taught(self, where: str, inhouse: Any, public: bool, seed: int) -> ProportionsClassifier:
+    def _taught(
+        self, where: str, inhouse: Any, public: bool, seed: int, **rule: Any
+    ) -> ProportionsClassifier:
         """Learn from the reports of all rounds and in-house rows, which must be public."""
         if inhouse is None and self.mechanism().synthetic_ is not None:
-            return ProportionsClassifier(seed=seed).fit(self.reports())
+            return ProportionsClassifier(seed=seed, **rule).fit(self.reports())
         if inhouse is None:
             remedy = "Pass the rows that the mechanism was fitted on."
             errors.refuse(where, "inhouse", "given: a model of partitions needs rows", None, remedy)
@@ -310,7 +317,7 @@ class Client:
             remedy = "If they are not, download the reports, and learn and keep the model in-house."
             condition = "True: what is learned from these rows is handed to people"
             errors.refuse(where, "inhouse_public", condition, public, remedy)
-        return ProportionsClassifier(inhouse=inhouse, inhouse_public=True, seed=seed).fit(
+        return ProportionsClassifier(inhouse=inhouse, inhouse_public=True, seed=seed, **rule).fit(
             self.reports()
         )
 

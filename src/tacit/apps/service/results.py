@@ -47,7 +47,8 @@ OTHERS = (
 
 CONSTANT = (
     "The published model answers “{}” for everyone: its accuracy is the share of that label, and "
-    "tells nothing about the others. See the recall of each label."
+    "tells nothing about the others. Votes show the recall of each label in campaigns with "
+    "--vote-by-class."
 )
 
 

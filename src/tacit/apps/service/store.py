@@ -355,7 +355,9 @@ class Store:
         """Return the reports of one round, which must be named if there are several."""
         rounds = self.status(name).round
         if number is None and rounds > 1:
-            raise Problem("bad-request", f"The campaign has {rounds} rounds: name one of them.")
+            raise Problem(
+                "bad-request", f"The campaign has {rounds} rounds: name one of them (--round 1)."
+            )
         mark = self.campaign(name, 1 if number is None else number).fingerprint
         for reports in self.reports(name):
             if artifact.fingerprint(reports.mechanism) == mark:

@@ -120,7 +120,8 @@ class Box:
         try:
             low, high = (np.broadcast_to(np.asarray(one, np.float64), columns) for one in bounds)
         except (TypeError, ValueError):
-            errors.refuse(where, name, f"two numbers, or two arrays of {columns}", bounds)
+            remedy = f"Rows have {columns} columns here, after all encoding."
+            errors.refuse(where, name, f"two numbers, or two arrays of {columns}", bounds, remedy)
         if not bool(np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
             errors.refuse(where, name, "finite, the lower below the upper", bounds)
         # Proofs measure rows in half-widths: these and their squares must be finite floats.

@@ -48,7 +48,10 @@ GROUPS = (
 )
 WORLD = (
     "The interval is meant to hold what is reached in nine of ten cases: it allows for what "
-    "{known} of the labels leaves open, and for the noise of reports.",
+    "{known} leaves open about the labels, and for the noise of reports.",
+    "Always naming the largest class would reach {least:.2f} to {most:.2f}: only what is above "
+    "that is learned. If a class is rare, recall and the area under the ROC curve say more than the "
+    "accuracy; a plan does not predict them.",
 )
 SIMULATED = (
     "People are simulated by drawing from the in-house rows: it assumes that they look alike.",
@@ -311,7 +314,9 @@ def _answered(
     if target is not None:
         fewest, enough = found.people(target)
         needed = Interval(fewest, None if bounded else enough)
-    said = GROUPS if bounded else (WORLD[0].format(known=f"the {known.basis}"),)
+    least, most = np.quantile(found.largest, (TAIL, 1 - TAIL))
+    words = {"known": f"the {known.basis}", "least": least, "most": most}
+    said = GROUPS if bounded else tuple(line.format(**words) for line in WORLD)
     accuracy = Interval(None if bounded else low, high)
     return Plan(
         known.basis, classes, epsilon, people, accuracy, target, needed, (*said, *SIMULATED)

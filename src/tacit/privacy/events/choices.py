@@ -95,9 +95,12 @@ class SubsetSelection(Leaf):
 
     def words(self) -> str:
         chance = above(Fraction(self.inclusion, 2**64))
+        answer = f"Each answer, one of {self.categories} categories,"
+        if self.size == 1:
+            return f"{answer} becomes a random one, the true one with probability {chance}."
         return (
-            f"Each answer, one of {self.categories} categories, becomes a random set of "
-            f"{self.size} categories that contains the true one with probability {chance}."
+            f"{answer} becomes a random set of {self.size} categories that contains the true one "
+            f"with probability {chance}."
         )
 
 

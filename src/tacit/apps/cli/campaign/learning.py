@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.apps.cli.campaign.participants import OwnerKey, Url, connected
+from tacit.apps.cli.collect.evaluation import Costs, Priors, Threshold, decision
 from tacit.apps.cli.console import must_exist, print_values
 from tacit.apps.cli.files import warnings_on_stderr
 from tacit.apps.cli.groups import command
@@ -46,12 +47,21 @@ def learn(
     label: InhouseLabel = None,
     rows: InhouseRows = MOST_ROWS,
     inhouse_public: InhousePublic = False,
+    priors: Priors = None,
+    costs: Costs = None,
+    threshold: Threshold = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Learn a model from the reports so far, and publish it for people to vote on."""
+    """Learn a model from the reports so far, and publish it for people to vote on.
+
+    With partitions, --priors, --costs or --threshold decide what it answers.
+    """
     with connected(url, key=key) as client, _named("learn", inhouse):
         settings: dict[str, Any] = {"inhouse_public": inhouse_public, "seed": seed}
+        if (priors, costs, threshold) != (None, None, None):
+            classes = client.mechanism().classes or ()
+            settings |= decision("learn", classes, priors, costs, threshold)
         taught = _inhouse(client, inhouse, label, rows, seed)
         print_values(client.learn(taught, **settings), as_json, "Model learned and published")
 

@@ -150,7 +150,7 @@ def learn(
     if by_partitions:
         known = inhouse is not None or read[-1].mechanism.synthetic_ is not None
         _must_suit_partitions(known, central_epsilon, central_delta)
-        model = ProportionsClassifier(seed=seed)
+        model = ProportionsClassifier(seed=seed, **rule)
     if inhouse is not None:
         table, total = tables.sample(inhouse, rows, seed, read[0].schema)
         must_take_all("learn", total, rows, central_epsilon)
