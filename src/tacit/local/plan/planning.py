@@ -50,8 +50,8 @@ WORLD = (
     "The interval is meant to hold what is reached in nine of ten cases: it allows for what "
     "{known} leaves open about the labels, and for the noise of reports.",
     "Always naming the largest class would reach {least:.2f} to {most:.2f}: only what is above "
-    "that is learned. If a class is rare, recall and the area under the ROC curve say more than the "
-    "accuracy; a plan does not predict them.",
+    "that is learned. If a class is rare, recall and the area under the ROC curve say more than "
+    "the accuracy; a plan does not predict them.",
 )
 SIMULATED = (
     "People are simulated by drawing from the in-house rows: it assumes that they look alike.",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tacit.apps.cli.answers import Costs, Priors, Threshold, decision
 from tacit.apps.cli.campaign.participants import OwnerKey, Url, connected
-from tacit.apps.cli.collect.evaluation import Costs, Priors, Threshold, decision
 from tacit.apps.cli.console import must_exist, print_values
 from tacit.apps.cli.files import warnings_on_stderr
 from tacit.apps.cli.groups import command

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.apps.cli.collect.evaluation import Costs, Priors, Threshold, decision
+from tacit.apps.cli.answers import Costs, Priors, Threshold, decision
 from tacit.apps.cli.collect.mechanisms import must_take_all
 from tacit.apps.cli.console import print_values
 from tacit.apps.cli.files import (
