@@ -313,12 +313,16 @@ def _fitted(mechanism: Any, kind: str) -> dict[str, Any]:
     """Describe a fitted mechanism."""
     channel = mechanism.channel()
     sent = {} if channel.report_bytes is None else {"bytes_per_report": channel.report_bytes}
+    if kind == "partitions":
+        cells = {"partitions": mechanism.partitions, "cells_per_partition": mechanism.codewords_}
+    else:
+        cells = {"codewords": getattr(mechanism, "codewords_", None)}
     return {
         "columns": len(mechanism.schema.names),
         "labels": [str(c) for c in mechanism.classes]
         if channel.labelled
         else "none: reports hold no label",
-        "codewords": getattr(mechanism, "codewords_", None),
+        **cells,
         **sent,
         "guarantee": str(channel.guarantee),
         "in_house_rows": described(mechanism.inhouse_),
