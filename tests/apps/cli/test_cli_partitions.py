@@ -65,7 +65,7 @@ def test_two_rounds_from_files(
     learned = done("learn", *both, *inhouse, "--out", tmp_path / "m2")
     assert learned["reports"] == 600
     scored = done("evaluate", tmp_path / "m2", work / "test.csv", *label)
-    assert scored["accuracy"] > 0.7
+    assert scored["accuracy"] > 0.6
     code, _, err = run(
         capsys, "collect", "learn", both[0], both[0], *inhouse, "--out", tmp_path / "m3"
     )
