@@ -35,13 +35,13 @@ $(VENV)/.demo: pyproject.toml papers/pyproject.toml constraints.txt
 $(VENV)/.dev: pyproject.toml papers/pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) $$(grep '^torch==' constraints.txt)
-	@$(PIP) -e '.[dev]' -e 'papers[tables]'
+	@$(PIP) -e '.[dev]' -e papers
 	@touch $@ $(VENV)/.demo
 
 $(VENV)/.all: pyproject.toml papers/pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) $$(grep '^torch==' constraints.txt)
-	@$(PIP) -e '.[all,dev]' -e 'papers[tables]'
+	@$(PIP) -e '.[all,dev]' -e papers
 	@touch $@ $(VENV)/.dev $(VENV)/.demo $(VENV)/.docs $(VENV)/.ray
 
 $(VENV)/.docs: $(VENV)/.dev
