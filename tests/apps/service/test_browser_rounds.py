@@ -67,7 +67,7 @@ def test_pages_of_two_rounds(
     early.open(tokens[0])
     early.page.wait_for_selector("#start:visible")
     said = early.page.text_content("#fact-sent")
-    assert "8 different ways to sort answers into 4 groups" in said
+    assert "4 different ways to sort answers into 4 groups" in said
     assert "without looking at your answers" in said
     early.fill(tokens[0])
     assert "Way " in early.page.text_content("#trials")
