@@ -86,7 +86,7 @@ def area(scores: Reals, positive: npt.NDArray[np.bool_]) -> float:
 
 
 def area_interval(value: float, ours: int, others: int, confidence: float = 0.95) -> Interval:
-    """Compute Newcombe's interval for an area under the curve of so many rows of both classes."""
+    """Compute Newcombe's interval for an area under the curve, from the rows of both classes."""
     z = _quantile("area_interval", confidence)
     if not ours or not others:
         return NO_INFORMATION

@@ -91,7 +91,7 @@ def _campaign(make: Make) -> Campaign:
 
 
 def filled(campaign: Campaign, mechanism: Partitions, count: int = 60, seed: int = 3) -> None:
-    """So many people report to this mechanism."""
+    """Let this many people report to the mechanism."""
     drawn = as_json(mechanism.release(*rows(count, seed)))
     items = list(zip(campaign.store.invite(campaign.id, count), drawn, strict=True))
     outcomes = campaign.store.submit(REPORT, campaign.id, items, artifact.fingerprint(mechanism))
