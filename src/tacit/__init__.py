@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from tacit.local.learned.partitions import Partitions as Partitions
     from tacit.local.learned.vlm import VLM as VLM
     from tacit.local.reports import Reports as Reports
+    from tacit.local.shuffling import shuffled as shuffled
     from tacit.privacy import accounting as accounting
     from tacit.privacy import artifact as artifact
     from tacit.privacy import certificate as certificate

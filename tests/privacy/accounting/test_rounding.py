@@ -277,7 +277,7 @@ def one_way(part, count, removed, epsilon, delta):
     step = loss_grid._step(parts, delta, tilt, removed)
     with rounding.precision(160):
         drawn = [(part.measure(step, tilt, removed), count)]
-    return loss_grid._Composition(drawn, step, tilt, delta).delta_of(epsilon)
+    return loss_grid.Composition(drawn, step, tilt, delta).delta_of(epsilon)
 
 
 @pytest.mark.parametrize("removed", [True, False])
@@ -349,7 +349,7 @@ def test_a_convolution_is_off_by_less_than_its_bound():
     for count in (1, 7, 300):
         weights = rng.integers(1, 2**30, 40)
         masses = {int(k): float(w) / float(weights.sum()) for k, w in enumerate(weights)}
-        found = loss_grid._Composition([(loss_grid.Measure(masses), count)], 0.01, 1.0, 1e-6)
+        found = loss_grid.Composition([(loss_grid.Measure(masses), count)], 0.01, 1.0, 1e-6)
         base = [
             Fraction(float(one))
             for one in loss_grid._Tilted(loss_grid.Measure(masses), 1, 0.01, 1.0).values

@@ -228,7 +228,7 @@ def _one_way(parts: Parts, delta: float, removed: bool) -> float:
     step = _step(parts, delta, tilt, removed)
     with rounding.precision(160):
         drawn = [(part.measure(step, tilt, removed), count) for part, count in parts]
-    return _Composition(drawn, step, tilt, delta).epsilon_of(delta)
+    return Composition(drawn, step, tilt, delta).epsilon_of(delta)
 
 
 def _moments(parts: Parts, tilt: float, removed: bool) -> tuple[float, float, float]:
@@ -273,7 +273,7 @@ def _step(parts: Parts, delta: float, tilt: float, removed: bool) -> float:
     return max(fine, 1.05 * (top - bottom) / _LONGEST, farthest * 2.0**-50, 1e-300)
 
 
-class _Composition:
+class Composition:
     """All draws in one direction: the tilted convolution, and a bound on its error."""
 
     def __init__(
@@ -335,11 +335,35 @@ class _Composition:
         weights = _geometric(chernoff, falls, count) * (
             1 - _geometric(taken, shrinks, count) / room
         )
+        return room**2 * (self._integral(first, weights) + beyond + self.failing) + _TINY
+
+    def excess(self) -> float:
+        """Bound the expectation of the positive part of the sum of all draws from above."""
+        if self.bottom >= 0 or self.failing > _TINY:
+            raise TooWide("the sum of all draws is not within the grid")
+        with rounding.precision():
+            width, tilt = arb(self.step), arb(self.tilt)
+            chernoff = above((self.scale - tilt * width).exp() * width)
+            falls = above((-tilt * width).exp())
+            last = arb(self.top - 1) * width
+            if not last > 1 / tilt:  # s e^{-θs} is largest at 1/θ
+                last = 1 / tilt
+            beyond = above(last * (self.scale - tilt * last).exp() * self.growth)
+        count = self.top - 1
+        if count < 1:
+            return beyond
+        weights = _geometric(chernoff, falls, count) * np.arange(1, self.top)
+        room = 1 + 4 * count * _U
+        return room**2 * (self._integral(1, weights) + beyond) + _TINY
+
+    def _integral(self, first: int, weights: Reals) -> float:
+        """Sum the convolution from a node on with these weights, and add what may be wrong."""
+        count = len(weights)
         values = self.convolution[first - self.bottom :]
         sizes = np.abs(values) * weights
-        total = float(values @ weights) + room * count * _U * float(sizes.sum())
+        total = float(values @ weights) + (1 + 4 * count * _U) * count * _U * float(sizes.sum())
         total += 1.01 * self.wrong * float(np.linalg.norm(weights))
-        return room**2 * (max(total, 0.0) + beyond + self.failing) + _TINY
+        return max(total, 0.0)
 
     def epsilon_of(self, delta: float) -> float:
         lower = max(0.0, math.nextafter((self.bottom + 1) * self.step, math.inf))
