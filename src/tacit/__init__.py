@@ -60,7 +60,14 @@ if TYPE_CHECKING:
     from tacit.local.learned.partitions import Partitions as Partitions
     from tacit.local.learned.vlm import VLM as VLM
     from tacit.local.reports import Reports as Reports
+    from tacit.local.respondent import Respondent as Respondent
     from tacit.local.shuffling import shuffled as shuffled
+    from tacit.local.surveys.questions import Date as Date
+    from tacit.local.surveys.questions import Number as Number
+    from tacit.local.surveys.questions import OneOf as OneOf
+    from tacit.local.surveys.questions import SeveralOf as SeveralOf
+    from tacit.local.surveys.questions import YesNo as YesNo
+    from tacit.local.surveys.survey import Survey as Survey
     from tacit.privacy import accounting as accounting
     from tacit.privacy import artifact as artifact
     from tacit.privacy import certificate as certificate

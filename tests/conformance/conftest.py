@@ -397,6 +397,31 @@ CASES = [
         )
         for categories in (2, 5)
     ),
+    Case(
+        name="LocalMean",
+        kind=mechanisms.LocalMean,
+        make=lambda epsilon: mechanisms.LocalMean(lower=-2.0, upper=6.0, epsilon=epsilon),
+        pairs=list(itertools.permutations([-2.0, -1.9, 0.3, 2.0, 5.01, 6.0, 40.0], 2)),
+        outputs=lambda mechanism: np.array(mechanism.outputs()),
+        raw=5.3,  # between two points of the grid
+        tight=1e-9,
+    ),
+    *(
+        Case(
+            name=f"MemoizedResponse of {cells}, {reports} times",
+            kind=mechanisms.MemoizedResponse,
+            make=lambda epsilon, cells=cells, reports=reports: mechanisms.MemoizedResponse(
+                categories=cells, epsilon=epsilon, permanent_epsilon=1.5, reports=reports
+            ),
+            pairs=list(itertools.permutations(itertools.product(range(cells), repeat=reports), 2)),
+            outputs=lambda mechanism: mechanism.outputs(),
+            raw=[1] * reports,
+            sampled=lambda epsilon, cells=cells, reports=reports: mechanisms.MemoizedResponse(
+                categories=cells, epsilon=4 * epsilon, permanent_epsilon=3.0, reports=reports
+            ),
+        )
+        for cells, reports in ((2, 3), (3, 2))
+    ),
     *(
         Case(
             name=f"SubsetSelection of {size} in 6",
@@ -660,6 +685,38 @@ CONTRACTS = [
         whole=("categories",),
         huge=("categories",),
         bad_data=[*BAD_CODES, [DIGITS], DIGITS, [-DIGITS, 0], [3, 0], [-1]],
+    ),
+    Contract(
+        mechanisms.LocalMean,
+        {"epsilon": 1.0, "lower": 0.0, "upper": 8.0},
+        [1.0, 2.5],
+        {
+            "epsilon": NOT_EPSILON,
+            "lower": [*NOT_NUMBERS, 8, 9, -(2**60)],
+            "upper": [*NOT_NUMBERS, 0, -1, 2**60],
+            "base": [*(bad for bad in NOT_NUMBERS if bad is not None), (1, 2)],
+            **SCOPE,
+        },
+        huge=("lower", "upper", "base"),
+        bad_data=BAD_ANYWHERE,
+        far=FAR,
+    ),
+    Contract(
+        mechanisms.MemoizedResponse,
+        {"epsilon": 1.0, "permanent_epsilon": 1.0, "categories": 5, "reports": 2, "cells": 5},
+        [1, 2],
+        {
+            "epsilon": NOT_EPSILON,
+            "permanent_epsilon": NOT_EPSILON,
+            "categories": [*NOT_COUNT, 1],
+            "reports": NOT_COUNT,
+            "cells": [*(bad for bad in NOT_COUNT if bad is not None), 1, 6],
+            **SCOPE,
+        },
+        whole=("categories", "reports", "cells"),
+        huge=("categories", "reports", "cells"),
+        bad_data=[*BAD_CODES, [DIGITS], DIGITS, [-DIGITS, 0], [5, 0], [-1, 0]],
+        bad_shape=[[1], [1, 2, 3], 1],
     ),
     Contract(
         mechanisms.SubsetSelection,

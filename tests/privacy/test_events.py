@@ -107,6 +107,9 @@ EXAMPLES = (
     events.Parallel((LAPLACE, events.Composed((GAUSSIAN,)))),
     events.CertifiedTable(Fraction(1, 3), 1e-6, 5, 7, "0f" * 32, **OTHER),
     events.ObjectivePerturbation("laplace", 1, 5, Fraction(1, 4), 2, 3, 90, 2, **SCOPE),
+    events.MemoizedResponse(
+        5, 3, 3, 1, respond(5).keep, Fraction(1, 2), respond(5, Fraction(1, 2)).keep, **SCOPE
+    ),
 )
 by_kind = pytest.mark.parametrize("event", EXAMPLES, ids=lambda event: type(event).__name__)
 leaf_kinds = [event for event in EXAMPLES if isinstance(event, events.Leaf)]

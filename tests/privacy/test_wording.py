@@ -27,7 +27,12 @@ from tacit.privacy.guarantees import (
     Unit,
     Unproven,
 )
-from tacit.privacy.mechanisms import RandomizedResponse, SparseVector, SubsetSelection
+from tacit.privacy.mechanisms import (
+    MemoizedResponse,
+    RandomizedResponse,
+    SparseVector,
+    SubsetSelection,
+)
 from tacit.privacy.randomness import Seeded
 
 SCOPE: dict[str, Any] = {"adjacency": "add-remove", "unit": "record"}
@@ -51,6 +56,10 @@ EVENTS: dict[str, tuple[events.Event, list[str]]] = {
     "SubsetSelection": (
         SubsetSelection(categories=10, epsilon=1.0, size=2).event,
         ["one of 10", "set of 2", f"{2 * math.e / (2 * math.e + 8):.6g}"],
+    ),
+    "MemoizedResponse": (
+        MemoizedResponse(categories=2, epsilon=7.1, permanent_epsilon=1.0, reports=12).event,
+        ["2 cells", "12 reports", "Changes can be seen", "epsilon = 7.1", "1 per distinct cell"],
     ),
     "Exponential": (events.Exponential(1, 8, **SCOPE), ["candidate", "each 8 of", "at most 1."]),
     "SparseVector": (

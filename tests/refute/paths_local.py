@@ -146,6 +146,22 @@ def votes(name: str, **asked: Any) -> Path:
     return Path(f"Ballot {name}", "any-two-inputs", run, people, ("Ballot",))
 
 
+def survey(name: str, divided: bool) -> Path:
+    """Answers to a survey: an option and two numbers, in joint symbols or with ε divided."""
+
+    def run(data: Columns, coins: Coins) -> Outcome:
+        asked = {"who": tacit.OneOf(("0", "1", "2")), "x": tacit.Number(0, 1)}
+        sheets = ["who", ("who", "x"), ("x:moments", "y:bins")]
+        made = tacit.Survey(
+            asked | {"y": tacit.Number(0, 1)}, epsilon=2, sheets=sheets, divided=divided
+        )
+        rows = {"who": list(map(str, data[1])), "x": data[0][:, 0], "y": data[0][:, 1]}
+        reports = made.release(rows, rng=coins)
+        return Outcome(dict(reports.columns), reports.certificate.event)
+
+    return Path(f"Survey {name}", "any-two-inputs", run, people, ("Survey.release",))
+
+
 def paths() -> list[Path]:
     second = adapted()  # before draws are recorded: it needs reports of its own
     return [
@@ -158,6 +174,8 @@ def paths() -> list[Path]:
         mechanism("Collection in its second round", lambda: second),
         mechanism("Direct", direct),
         mechanism("VLM", variational),
+        survey("of joint symbols", divided=False),
+        survey("with divided epsilon", divided=True),
         encoder("plain", lambda: nn.Sequential(nn.Linear(COLUMNS, 3), nn.Tanh())),
         encoder("remembering", Remembering),
         votes("right or wrong"),

@@ -104,6 +104,7 @@ def offered() -> set[str]:
         "Collection.release",
         "Partitions.release",
         "Direct.release",
+        "Survey.release",
         "VLM.release",
         "AnonymizingEncoder",
         "Ballot",

@@ -34,6 +34,7 @@ CHANNELS = {
     "tacit.privacy.mechanisms.subset_selection": "SubsetSelection",
     "tacit.privacy.mechanisms.laplace": "LocalLaplace",
     "tacit.privacy.mechanisms.gaussian": "LocalGaussian",
+    "tacit.privacy.mechanisms.local_mean": "LocalMean",
 }
 """Local channels: of any two inputs their own law takes care. What one person may move is the
 input of one report."""

@@ -27,6 +27,8 @@ from tacit.privacy.mechanisms import (
     LatticeGeometric,
     LocalGaussian,
     LocalLaplace,
+    LocalMean,
+    MemoizedResponse,
     PermuteAndFlip,
     RandomizedResponse,
     SmoothLaplace,
@@ -191,8 +193,25 @@ def _randomized_response(epsilon: float, delta: float) -> Subject:
     return _finite(RandomizedResponse(categories=10, epsilon=epsilon), 0, 1)
 
 
+def _local_mean(epsilon: float, delta: float) -> Subject:
+    # Numbers between two points are mixtures of their rows: the points are the worst of all.
+    channel = LocalMean(lower=-1.0, upper=1.0, epsilon=epsilon)
+    points, listed = channel.points.tolist(), np.asarray(channel.outputs())
+    table = exact.tabulate_over(channel, points, channel.outputs(), lambda a, b: True)
+    others = (0.0, 0.71, -0.2, 7.0)
+    return Subject(channel, 1.0, -1.0, table, lambda raw: listed, others, True)
+
+
 def _subset_selection(epsilon: float, delta: float) -> Subject:
     return _finite(SubsetSelection(categories=10, epsilon=epsilon), 0, 1, entrywise=False)
+
+
+def _memoized_response(epsilon: float, delta: float) -> Subject:
+    # Two answers each of its own cell, against one that never changed: the change costs most.
+    channel = MemoizedResponse(categories=2, epsilon=epsilon, permanent_epsilon=2, reports=4)
+    others = ((0, 1, 0, 1), (1, 1, 1, 1))
+    listed, table = channel.outputs(), exact.tabulate(channel)
+    return Subject(channel, (0, 0, 1, 1), (0, 0, 0, 0), table, lambda raw: listed, others)
 
 
 def _geometric(epsilon: float, delta: float) -> Subject:
@@ -267,6 +286,8 @@ SUBJECTS: dict[str, Callable[[float, float], Subject]] = {
     "geometric": _geometric,
     "randomized-response": _randomized_response,
     "subset-selection": _subset_selection,
+    "local-mean": _local_mean,
+    "memoized-response": _memoized_response,
     "exponential": _exponential,
     "sparse-vector": _sparse_vector,
     "laplace": _laplace,

@@ -31,6 +31,7 @@ _HOMES = {
     "partitions": "tacit.local.learned.partitions:Partitions",
     "vlm": "tacit.local.learned.vlm:VLM",
     "direct": "tacit.local.learned.direct:Direct",
+    "survey": "tacit.local.surveys.survey:Survey",
     "noise-aware": "tacit.local.inference.noise_aware:NoiseAwareClassifier",
     "student": "tacit.local.inference.student:StudentClassifier",
     "proportions": "tacit.local.inference.proportions_classifier:ProportionsClassifier",

@@ -20,7 +20,7 @@ import typer.main
 from tacit.apps import cli
 from tacit.apps.cli import groups, study
 
-GROUPS = ["demo", "collect", "release", "train", "federate", "account", "campaign", "study"]
+GROUPS = ["demo", "ask", "collect", "release", "train", "federate", "account", "campaign", "study"]
 PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
 Run = Callable[..., Any]
 
@@ -56,8 +56,11 @@ def test_groups_are_in_order_with_one_line_each(run: Run, monkeypatch: pytest.Mo
     assert run().out == printed.out
 
 
-def test_no_command_is_at_the_top_but_the_demonstration() -> None:
-    assert [name for name, one in ROOT.commands.items() if not hasattr(one, "commands")] == ["demo"]
+def test_only_the_demonstration_and_questions_are_commands_at_the_top() -> None:
+    assert [name for name, one in ROOT.commands.items() if not hasattr(one, "commands")] == [
+        "demo",
+        "ask",
+    ]
 
 
 @pytest.mark.parametrize("path", OWN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,12 @@ from sklearn.datasets import load_digits
 
 from tacit.apps.service import device
 from tacit.data.schema import ArraySchema, Categorical, Continuous, TableSchema
+from tacit.local.inference import exported
+from tacit.local.inference.decisions import Rule
+from tacit.local.inference.field import Field
+from tacit.local.inference.mixture import Member, Mixture
 from tacit.local.inference.proportions_classifier import ProportionsClassifier
+from tacit.local.inference.views import Inputs
 from tacit.local.learned.codebook import Codebook
 from tacit.local.learned.direct import Direct
 from tacit.local.learned.partitions import Partitions
@@ -115,6 +121,42 @@ def test_a_table_gets_the_same_cell_in_every_partition(call):
         assert np.mean(got != graphs.run(graph, rows)) <= 1 / 300
         assert np.mean(got != mechanism.encode(people(300))) <= 1 / 300
         assert all(len(set(cells)) > 2 for cells in got.T.tolist())
+
+
+@pytest.mark.parametrize("rule", [{}, {"threshold": 0.4}, {"priors": [0.3, 0.7]}])
+def test_a_model_of_partitions_answers_the_same(call, rule):
+    """With everything that a mixture can be made of, in one graph."""
+    first = Partitions(epsilon=8, people=400, classes=2, codewords=6)
+    first.fit(people(600, 2), schema=TABLE, inhouse_public=True)
+    model = ProportionsClassifier(inhouse=people(300, 3), **rule)
+    model.fit(first.release(people(300, 4), people(300, 4)["age"] > 50))
+    vectors = first.vectors(people(300, 3))
+    block, rng = first.blocks_[-1], np.random.default_rng(0)
+    seen = [Inputs.kernels(vectors, block, 0.7, 0), Inputs.diffusion(vectors, block, 4.0, 0)]
+    others = [Member(one, single(rng.normal(0, 5, (4, one.width, 2))), 0.2) for one in seen]
+    kept = [replace(member, share=0.6 * member.share) for member in model.mixture_.members]
+    model.mixture_ = Mixture((*kept, *others))
+    expected = model.predict(people(300))
+    assert len(set(expected.tolist())) == 2
+    places = in_browser(call, model.onnx(), TABLE.rows(people(300)))
+    assert np.mean(model.classes_[places.astype(int)] != expected) <= 1 / 300
+
+
+def test_a_field_answers_the_same(call):
+    first = Partitions(epsilon=8, people=400, classes=10)
+    first.fit(digits(600), schema=PICTURES, inhouse_public=True)
+    rng, vectors = np.random.default_rng(0), first.vectors(digits(300))
+    field = Field(vectors[:50], single(rng.dirichlet(np.full(10, 0.1), 50)))
+    rule = Rule.of("test", range(10), None, None, None)
+    graph = exported.answers(first.vectors_graph(), field, rule, np.full(10, 0.1))
+    expected = rule.places(field.predict_proba(vectors))
+    assert len(set(expected.tolist())) > 4
+    got = in_browser(call, graph, PICTURES.rows(digits(300)))
+    assert np.mean(got != expected) <= 1 / 300
+
+
+def single(array):
+    return array.astype(np.float32)
 
 
 def test_one_row_at_a_time_is_the_same(call):

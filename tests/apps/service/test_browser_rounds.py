@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 from tacit.apps.service.client import Client, ServiceError, as_json
 from tacit.apps.service.store import Store
 from tacit.apps.service.tables import REPORT
+from tacit.local.inference.proportions_classifier import ProportionsClassifier
 from tacit.local.learned.partitions import Partitions
 from tacit.privacy import artifact
 
@@ -42,12 +44,15 @@ class Person(Visitor):
     def fill(self, token: str) -> None:
         self.open(token)
         self.page.click("#start")
+        self.answer()
+        self.page.click("#continue")
+        self.page.wait_for_selector("#preview:visible")
+
+    def answer(self) -> None:
         self.page.get_by_label("age").fill("41")
         self.page.get_by_label("sleep").fill("")  # not known
         self.page.get_by_label("travel").select_option("car")
         self.page.get_by_label("yes", exact=True).check()
-        self.page.click("#continue")
-        self.page.wait_for_selector("#preview:visible")
 
     def send(self) -> dict[str, Any]:
         self.page.check("#agree")
@@ -114,6 +119,73 @@ def test_the_owners_page_names_the_round_and_the_commands(
         page.click("[data-file='reports.parquet']")
     assert saved.value.suggested_filename == "reports-1.parquet"
     owner.context.close()
+
+
+def published(site: Server, first: Partitions) -> ProportionsClassifier:
+    """Let 60 people report, and publish what their reports have taught."""
+    store = Store.open(site.db, site.secret)
+    drawn = as_json(first.release(*rows(60, 3)))
+    store.submit(
+        REPORT, site.campaign_id, list(zip(store.invite(site.campaign_id, 60), drawn, strict=True))
+    )
+    store.engine.dispose()
+    with Client(f"{site.url}/c/{site.campaign_id}", key=site.key) as owner:
+        owner.learn(INHOUSE, inhouse_public=True)
+        model: ProportionsClassifier = owner.model()
+    return model
+
+
+def test_a_vote_on_a_model_of_partitions(browser: Any, site: Server, first: Partitions) -> None:
+    """The page answers as the model does, keeps the vote before it is sent, and sends it once."""
+    model = published(site, first)
+    store = Store.open(site.db, site.secret)
+    (token,) = store.invite(site.campaign_id, 1)
+    person = Person(browser, site)
+    person.fill(token)
+    person.send()
+    person.page.click("#vote")
+    person.answer()
+    person.page.click("#continue")
+    person.page.wait_for_selector("#ballot:visible")
+    row = {"age": [41.0], "sleep": [float("nan")], "travel": ["car"]}
+    said = model.predict(row)[0]
+    right = "right" if said == "yes" else "wrong"
+    shown = person.page.inner_text("#said")
+    assert shown == f"The model says {said}. You said yes. It was {right}."
+    if folder := os.environ.get("TACIT_SCREENSHOTS"):
+        person.page.screenshot(path=f"{folder}/vote.png", full_page=True)
+    person.page.route("**/votes", lambda route: route.abort())  # the server is away
+    person.page.check("#vote-agree")
+    person.page.click("#vote-consent [type=submit]")
+    person.page.wait_for_selector("#problem:visible", timeout=30_000)
+    ((_, text),) = person.kept()
+    kept = json.loads(text)["vote"]
+    assert json.loads(kept)["model"] == artifact.fingerprint(model)
+    person.page.unroute("**/votes")
+    person.page.click("#vote")  # the same bytes again
+    person.page.wait_for_selector("#vote-receipt:visible")
+    assert {body for path, body in person.sent if path == "votes"} == {kept}
+    assert store.status(site.campaign_id).votes == 1
+    store.engine.dispose()
+    person.context.close()
+
+
+def test_another_graph_than_the_described_one_gets_no_vote(
+    browser: Any, site: Server, first: Partitions
+) -> None:
+    published(site, first)
+    store = Store.open(site.db, site.secret)
+    (token,) = store.invite(site.campaign_id, 1)
+    store.engine.dispose()
+    person = Person(browser, site)
+    person.fill(token)
+    person.send()
+    person.page.route("**/model.onnx", lambda route: route.fulfill(body=first.onnx()))
+    person.page.click("#vote")
+    person.page.wait_for_selector("#problem:visible")
+    assert "not the one that this vote names" in person.page.inner_text("#problem")
+    assert [path for path, _ in person.sent] == ["reports"]
+    person.context.close()
 
 
 @pytest.mark.parametrize("site", ["sqlite", "postgresql"], indirect=True)

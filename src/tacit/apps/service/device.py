@@ -62,10 +62,11 @@ def describe(mechanism: Any, channel: ReportChannel, encoder: bytes | None) -> d
     }
 
 
-def ballot(model: Any, ballot: Ballot) -> dict[str, Any]:
+def ballot(model: Any, ballot: Ballot, graph: bytes | None = None) -> dict[str, Any]:
     """Describe the model's answers and the channel of a vote on them, JSON-ready.
 
-    Both `codewords` and `network` are None if pages cannot run the model.
+    `graph` is the model as an ONNX file, if it has one; the description holds its hash. All of
+    `graph`, `codewords` and `network` are None if pages cannot run the model.
     """
     runs = hasattr(model, "table_") or hasattr(model, "network_")
     return {
@@ -75,6 +76,7 @@ def ballot(model: Any, ballot: Ballot) -> dict[str, Any]:
         "answers": [_plain(label) for label in model.classes_],
         "classes": None if ballot.classes is None else list(ballot.classes),
         "channel": _law(ballot.channel),
+        "graph": None if graph is None else hashlib.sha256(graph).hexdigest(),
         **(_answering(model) if runs else {"codewords": None, "network": None}),
     }
 

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic_core import to_json
 from starlette.responses import Response
 
+from tacit.apps.service.ballots import Ballots
 from tacit.apps.service.gate import LARGEST_BODY
 from tacit.apps.service.inbox import Inbox
 from tacit.apps.service.limits import Buckets
@@ -56,6 +57,7 @@ class Service:
         self.inbox = Inbox(self.store)
         self.per_token = Buckets(self.limits.token_rate, self.limits.token_burst)
         self.summaries = Summaries(self.store)
+        self.ballots = Ballots(self.store)
 
     async def one(
         self, kind: str, name: str, token: str, answer: Any, about: str | None

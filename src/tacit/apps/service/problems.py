@@ -19,6 +19,7 @@ KNOWN: dict[str, tuple[int, str]] = {
     "no-campaign": (404, "There is no such campaign."),
     "no-round": (404, "The campaign has no such round."),
     "no-encoder": (404, "This mechanism has no encoder for browsers."),
+    "no-graph": (404, "This model has no graph for browsers."),
     "no-model": (404, "No model has been published yet."),
     "no-vote": (404, "This campaign takes no votes."),
     "unknown-receipt": (404, "The server does not know this receipt."),

@@ -119,10 +119,12 @@ def public(router: APIRouter, service: Service) -> None:
     @router.get(CAMPAIGN + "/ballot")
     def ballot(name: str) -> dict[str, Any]:
         """Return what a page needs for a vote on the published model."""
-        campaign_ballot = store.campaign(name).ballot
-        if campaign_ballot is None:
-            raise Problem("no-vote")
-        return device.ballot(artifact.unpack(store.model(name)), campaign_ballot)
+        return service.ballots.describe(name)
+
+    @router.get(CAMPAIGN + "/model.onnx")
+    def graph(name: str) -> Response:
+        """Return the published model as an ONNX graph, from rows to the index of the answer."""
+        return Response(service.ballots.graph(name), media_type=_BYTES)
 
 
 def participants(router: APIRouter, service: Service) -> None:

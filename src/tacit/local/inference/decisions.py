@@ -87,12 +87,16 @@ class Rule:
         """Replace the class shares that probabilities assume by the priors."""
         if self.priors is None:
             return probabilities
-        # A class that no probability favours at all cannot be reweighed.
-        weights = np.where(assumed > _NONE, self.priors / np.maximum(assumed, _NONE), 0.0)
-        odds = probabilities * weights
+        odds = probabilities * self.weights(assumed)
         total = odds.sum(axis=1, keepdims=True)
         # Where only classes with a prior of 0 were possible, nothing is known but the priors.
         return np.asarray(np.where(total > 0, odds / np.where(total > 0, total, 1.0), self.priors))
+
+    def weights(self, assumed: Reals) -> Reals:
+        """Return the factors of Bayes' rule: the priors over the shares that are assumed."""
+        assert self.priors is not None
+        # A class that no probability favours at all cannot be reweighed.
+        return np.where(assumed > _NONE, self.priors / np.maximum(assumed, _NONE), 0.0)
 
     def places(self, probabilities: Reals) -> Integers:
         """Return the index of each row's answer; the first class wins ties."""

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.local import origins
 from tacit.local.channels import PartitionedChannel
-from tacit.local.inference import field, finite, mixture
+from tacit.local.inference import exported, field, finite, mixture
 from tacit.local.inference.decisions import Deciding
 from tacit.local.inference.finite import Evidence, ShiftTest
 from tacit.local.inference.noise_aware import PRIORS, SIGNIFICANCE, ShiftWarning, must_be_none
@@ -207,6 +207,17 @@ class ProportionsClassifier(Deciding):
         lower, upper = finite.share_interval(self._pooled, 0, confidence).T
         return shares, np.stack([np.minimum(lower, shares), np.maximum(upper, shares)], axis=-1)
 
+    def onnx(self) -> bytes | None:
+        """Export rows to the index of the answer in `classes_`, for devices without Python.
+
+        Returns None without the `onnx` package.
+        """
+        check_is_fitted(self, "mixture_")
+        vectors = self.mechanism_.vectors_graph()
+        if vectors is None:
+            return None
+        return exported.answers(vectors, self.mixture_, self.rule, self.assumed_shares_)
+
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
         """Return JSON-ready parameters and arrays."""
         parameters, arrays = parts_of(self)
@@ -226,8 +237,25 @@ class ProportionsClassifier(Deciding):
             made.mixture_ = field.Field.from_parts(own)
         else:
             made.mixture_ = mixture.Mixture.from_parts(told, own)
+        _must_answer(made.mixture_, made.mechanism_.blocks_[-1].stop, len(made.classes_))
         made.shift_ = ShiftTest(**parameters["shift"])
         return made
+
+
+def _must_answer(model: mixture.Mixture | field.Field, width: int, classes: int) -> None:
+    """Refuse a file whose model does not fit its mechanism and classes."""
+    if isinstance(model, field.Field):
+        fits = model.centres.shape[1] == width and model.values.shape[1] == classes
+    else:
+        members = model.members
+        fits = any(member.share > 0 for member in members) and all(
+            0 <= member.inputs.start < member.inputs.stop <= width
+            and member.weights.shape[2] == classes
+            and np.isfinite(member.weights).all()
+            for member in members
+        )
+    if not fits:
+        raise ValueError("proportions: the model must fit its mechanism and its classes")
 
 
 def _fitted(

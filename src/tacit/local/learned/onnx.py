@@ -36,6 +36,14 @@ _FLOAT = 1  # ONNX's number for float32
 _END = np.iinfo(np.int64).max
 
 
+def vectors_graph(
+    schema: Schema, features: Features, mean: npt.NDArray[Any], matrix: npt.NDArray[Any]
+) -> Value:
+    """Start a graph of rows with their projected features, in which cells are defined."""
+    x = apply_features(features, schema, *Graph().rows(schema))
+    return (x - _float32(mean)) @ _float32(matrix)
+
+
 def codebook_encoder(
     schema: Schema,
     features: Features,
@@ -60,9 +68,8 @@ def codebook_encoder(
     groups : array of int, (k,), optional
         g: the codeword of each cell; by default its index.
     """
-    graph = Graph()
-    x = apply_features(features, schema, *graph.rows(schema))
-    z = (x - _float32(mean)) @ _float32(matrix)
+    z = vectors_graph(schema, features, mean, matrix)
+    graph = z.graph
     centres = np.asarray(cells, np.float64)
     scores = z @ _float32(-2 * centres.T) + _float32((centres**2).sum(axis=1))
     codeword = graph.node("ArgMin", scores, axis=1, keepdims=0)
@@ -71,17 +78,9 @@ def codebook_encoder(
     return graph.finish("codeword", codeword, whole=True)
 
 
-def partitions_encoder(
-    schema: Schema,
-    features: Features,
-    mean: npt.NDArray[Any],
-    matrix: npt.NDArray[Any],
-    cells: Cells,
-) -> bytes:
-    """Export rows to `cells`, int64 (n, P): the cell of a row in every partition."""
-    graph = Graph()
-    x = apply_features(features, schema, *graph.rows(schema))
-    z = (x - _float32(mean)) @ _float32(matrix)
+def partitions_encoder(z: Value, cells: Cells) -> bytes:
+    """Export rows with vectors z to `cells`, int64 (n, P): the cell in every partition."""
+    graph = z.graph
     count, each, width = cells.centres.shape
     flat = cells.centres.reshape(-1, width)
     scores = z @ _float32(-flat.T) + _float32(cells.offsets.ravel())

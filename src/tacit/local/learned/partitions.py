@@ -372,13 +372,21 @@ class Partitions(Learned[PartitionedChannel]):
 
     def onnx(self) -> bytes | None:
         """Export the encoder for devices without Python; None without the `onnx` package."""
-        if find_spec("onnx") is None or self.cells_ is None:
+        if (vectors := self.vectors_graph()) is None:
             return None
         from tacit.local.learned.onnx import partitions_encoder
 
+        return partitions_encoder(vectors, self.cells_)
+
+    def vectors_graph(self) -> Any:
+        """Start an ONNX graph of rows with their `vectors`; None without the `onnx` package."""
+        if find_spec("onnx") is None or self.cells_ is None:
+            return None
+        from tacit.local.learned.onnx import vectors_graph
+
         mean, matrix = self.projection_.mean, self.projection_.matrix
         assert matrix is not None
-        return partitions_encoder(self.schema, self.features_, mean, matrix, self.cells_)
+        return vectors_graph(self.schema, self.features_, mean, matrix)
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
         """Return JSON-ready parameters and weights."""

@@ -13,6 +13,7 @@ from tacit.privacy.events.base import *
 from tacit.privacy.events.choices import *
 from tacit.privacy.events.gaussian import *
 from tacit.privacy.events.laplace import *
+from tacit.privacy.events.memoized import *
 from tacit.privacy.events.objective_perturbation import *
 
 KINDS: dict[str, type[Event]] = {

@@ -37,6 +37,16 @@ class CountEstimate:
     true: float
     other: float
 
+    @property
+    def shares(self) -> npt.NDArray[np.float64]:
+        """Unbiased shares of the people who reported."""
+        return self.counts / self.reports
+
+    @property
+    def standard_errors(self) -> npt.NDArray[np.float64]:
+        """Standard errors of the shares, of the randomisation alone."""
+        return np.sqrt(self.variances) / self.reports
+
     def interval(self, confidence: float = 0.95) -> npt.NDArray[np.float64]:
         r"""Compute exact intervals for the counts, one row with two ends per category.
 

@@ -70,6 +70,16 @@ export function votesOf({ channel, classes, epsilon }) {
   return made;
 }
 
+/** Makes the graph of a model, whose hash must be the described one; null if the model has none. */
+export async function modelOf(ballot, fetched) {
+  if (ballot.graph === null) return null;
+  const bytes = await fetched();
+  if ((await sha256(bytes)) !== ballot.graph) {
+    throw new Error("The model is not the one that this vote names, so nothing was sent. Load this page again.");
+  }
+  return new Graph(bytes);
+}
+
 /** Makes the channel that flips a label; null if no label is sent. */
 function labelOf(law, { labelled, classes }) {
   mustFit(Boolean(law) === labelled);

@@ -140,6 +140,18 @@ const sum = (run) => run.reduce((total, value) => total + value, 0);
 const norm = (run) => Math.sqrt(run.reduce((total, value) => total + value * value, 0));
 const first = (run) => run.reduce((best, value, at) => (value < run[best] ? at : best), 0);
 
+/** Turns each run along the last axis into probabilities, in double precision. */
+function softmax([x], { axis = -1 }) {
+  if (axis !== -1 && axis !== x.dims.length - 1) throw new Error("encoder: Softmax must be along the last axis.");
+  const length = x.dims.at(-1), data = new Float32Array(x.data.length);
+  for (let start = 0; start < data.length; start += length) {
+    const run = Float64Array.from(x.data.subarray(start, start + length)), most = Math.max(...run);
+    const odds = run.map((value) => Math.exp(value - most)), total = sum(odds);
+    data.set(odds.map((odd) => odd / total), start);
+  }
+  return tensor(x.dims, data);
+}
+
 const reduceSum = ([x, axes], { keepdims = 1 }) => reduce(x, axes.data[0], keepdims, sum);
 const reduceL2 = ([x], { axes, keepdims = 1 }) => reduce(x, axes[0], keepdims, norm);
 const argMin = ([x], { axis = 0, keepdims = 1 }) => reduce(x, axis, keepdims, first, Float64Array);
@@ -247,6 +259,7 @@ export const OPERATORS = {
   Identity: ([x]) => x,
   Sqrt: unary(Math.sqrt),
   Cos: unary(Math.cos),
+  Exp: unary(Math.exp),
   Tanh: unary(Math.tanh),
   Sigmoid: unary((value) => 1 / (1 + Math.exp(-value))),
   Relu: unary((value) => (value < 0 ? 0 : value)),
@@ -264,6 +277,7 @@ export const OPERATORS = {
   Slice: slice,
   Gather: gather,
   OneHot: oneHot,
+  Softmax: softmax,
   ReduceSum: reduceSum,
   ReduceL2: reduceL2,
   ArgMin: argMin,

@@ -2,7 +2,7 @@
 
 import { Answer, askable } from "./answer.js";
 import { Api, patiently } from "./api.js";
-import { deviceOf, mustAgree, votesOf } from "./device.js";
+import { deviceOf, modelOf, mustAgree, votesOf } from "./device.js";
 import { Kept } from "./kept.js";
 import { attempt, campaignId, complain, explained, find, make, save, say, step } from "./page.js";
 import { examples, own } from "./preview.js";
@@ -10,8 +10,8 @@ import { SystemEntropy } from "./randomness.js";
 import { USED, closed, conclusions, facts, voteState, voteTold } from "./words.js";
 
 const entropy = new SystemEntropy();
-let id, campaign, described, device, api, kept, answer, taken, ballot, votes;
-let voting = false;
+let id, campaign, described, device, api, kept, answer, taken, ballot, votes, model;
+let voting = false, unfit = false;  // unfit: a browser cannot run the model
 let used = { report: "none", vote: "none" };  // the server's last answer
 
 // --- beginning ----------------------------------------------------------------------------------
@@ -51,9 +51,6 @@ async function begin() {
     throw error;
   }
 }
-
-/** Whether a page can run the models that are learned from such reports. */
-const runsModels = () => campaign.artifact.kind !== "partitions";
 
 /** Returns what to type on a computer on which Tacit is installed. */
 const command = (more = "") => make("code", {},
@@ -245,7 +242,7 @@ function invite() {
   find("vote-box").hidden = campaign.vote_epsilon === null || !(voted || reported);
   if (find("vote-box").hidden) return;
   find("vote-text").textContent = voteState(kept.all, campaign.model, used.vote);
-  const here = usable() && runsModels();
+  const here = usable() && !unfit;
   find("vote").hidden = Boolean(done) || campaign.model === null || !(here || voted) || campaign.state === "closed";
   find("vote-elsewhere").hidden = Boolean(done) || voted || campaign.model === null || here || campaign.state === "closed";
   find("vote-elsewhere").replaceChildren("A browser cannot run this model. Vote on a computer on which Tacit is installed: ",
@@ -262,21 +259,23 @@ async function startVote() {
   if (ballot.model !== campaign.model.sha256 || ballot.epsilon !== campaign.vote_epsilon) {
     throw new Error("The server describes two different votes. Nothing was sent. Load this page again.");
   }
-  if (ballot.codewords === null && ballot.network === null) {
-    throw new Error("A browser cannot run this model. Vote on a computer on which Tacit is installed.");
-  }
+  unfit = [ballot.codewords, ballot.network, ballot.graph].every((one) => one === null);
+  if (unfit) return sent();
   votes = votesOf(ballot);
+  model = await modelOf(ballot, () => new Api(id).bytes("/model.onnx"));
   voting = true;
   return question("An answer for the model", "Your vote");
 }
 
 /** Shows the model's answer, and whether it agrees with the label that the person gave. */
 function tryModel() {
-  const said = ballot.answers[device.answer(device.encode(taken.row), ballot)];
+  const place = model === null ? device.answer(device.encode(taken.row), ballot) : model.run(taken.row).data[0];
+  const said = ballot.answers[place];
+  if (said === undefined) throw new Error("The model gives no answer, so nothing was sent.");
   const truth = described.classes[taken.label], right = said === truth;
-  const place = ballot.classes === null ? 0 : ballot.classes.indexOf(truth);
-  if (place < 0) throw new Error("The server's vote does not include this label, so nothing was sent.");
-  taken.symbol = 2 * place + right;
+  const own = ballot.classes === null ? 0 : ballot.classes.indexOf(truth);
+  if (own < 0) throw new Error("The server's vote does not include this label, so nothing was sent.");
+  taken.symbol = 2 * own + right;
   find("said").textContent = `The model says ${said}. You said ${truth}. It was ${right ? "right" : "wrong"}.`;
   find("vote-told").replaceChildren(...lines(voteTold(ballot, votes, device.cost)));
   find("vote-agree").checked = false;

@@ -1,0 +1,1 @@
+"""Surveys: declared questions, one report a person, answers with intervals."""

@@ -1,0 +1,219 @@
+"""Answers with intervals that cover the noise of reports and the sampling of people."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import norm
+
+from tacit.local.reports import Reports
+from tacit.local.shuffling import assumption, shuffled
+from tacit.local.surveys import grammar, intervals, moments
+from tacit.local.surveys.intervals import Estimate
+from tacit.local.surveys.targets import Quantile, Target
+from tacit.privacy import errors
+from tacit.privacy.guarantees import Guarantee
+
+COVERS = (
+    "The interval covers the noise of the reports and the sampling of people, who are taken as a "
+    "simple random sample of a large population, independent between rounds and between sheets."
+)
+ROWS_COVER = (
+    "The interval covers the sampling of people, who are taken as a simple random sample of a "
+    "large population."
+)
+SMOOTH = " Answers within a bin, a width of {:.3g}, are taken as smoothly distributed."
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The estimates that answer a question, what their intervals cover, and the guarantees."""
+
+    question: str
+    estimates: tuple[Estimate, ...]
+    covers: str
+    guarantee: str
+    readers: str
+    people: int
+
+    @property
+    def value(self) -> float:
+        """The number, where the answer is one."""
+        return self._one.value
+
+    @property
+    def standard_error(self) -> float:
+        """The standard error, where the answer is one number."""
+        return self._one.standard_error
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The interval, where the answer is one number."""
+        return self._one.interval
+
+    @property
+    def _one(self) -> Estimate:
+        if len(self.estimates) != 1:
+            remedy = "Read estimates, or table()."
+            errors.refuse("answer", "value", "asked of one number", len(self.estimates), remedy)
+        return self.estimates[0]
+
+    def table(self) -> list[dict[str, Any]]:
+        """Return one row per estimate, as pandas.DataFrame and pyarrow take it."""
+        return [
+            {
+                "question": self.question,
+                "group": one.label,
+                "value": one.value,
+                "standard_error": one.standard_error,
+                "lower": one.interval[0],
+                "upper": one.interval[1],
+                "people": self.people,
+            }
+            for one in self.estimates
+        ]
+
+    def write(self, path: str | Path) -> None:
+        """Write the table to a .csv or .parquet file."""
+        import pyarrow as pa
+        import pyarrow.csv
+        import pyarrow.parquet
+
+        suffix, table = Path(path).suffix, pa.Table.from_pylist(self.table())
+        if errors.choice("answer", "file", suffix, (".csv", ".parquet")) == ".csv":
+            pyarrow.csv.write_csv(table, path)
+        else:
+            pyarrow.parquet.write_table(table, path)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the answer as JSON values."""
+        told = {name: asdict(self)[name] for name in ("covers", "guarantee", "readers", "people")}
+        if len(self.estimates) == 1:
+            one = self.estimates[0]
+            spread = {"standard_error": _plain(one.standard_error), "interval": _ends(one)}
+            return {"value": _plain(one.value), **spread, **told}
+        return {
+            "groups": {one.label: _plain(one.value) for one in self.estimates},
+            "standard_error": {one.label: _plain(one.standard_error) for one in self.estimates},
+            "interval": {one.label: _ends(one) for one in self.estimates},
+            **told,
+        }
+
+
+def answer(
+    survey: Any,
+    reports: Any,
+    question: str,
+    *,
+    confidence: float = 0.95,
+    simultaneous: bool = False,
+    delta: float = 1e-6,
+) -> Answer:
+    """Answer a question from reports, or from rows without noise.
+
+    With `simultaneous`, all intervals hold together (Bonferroni). `delta` is δ of the guarantee
+    towards readers of the answer.
+    """
+    confidence = errors.within("answer", "confidence", confidence, "(0, 1)")
+    targets = grammar.targets(survey, question)
+    alpha = (1 - confidence) / (len(targets) if simultaneous else 1)
+    z = float(norm.ppf(1 - alpha / 2))
+    private = isinstance(reports, Reports)
+    if private:
+        _must_be_of(survey, reports)
+        found = {used: moments.from_reports(reports, used) for used in {t.moments for t in targets}}
+        estimates = [one.estimate(found[one.moments], z) for one in targets]  # type: ignore[attr-defined]
+    else:
+        estimates = [_of_rows(survey, reports, one, z) for one in targets]
+    covers = COVERS + _bins(targets) if private else ROWS_COVER
+    return Answer(
+        question=question,
+        estimates=tuple(estimates),
+        covers=covers + _together(len(targets), confidence, simultaneous),
+        guarantee=str(survey.guarantee) if private else "none: rows without noise",
+        readers=_readers_words(reports, delta) if private else "none: rows without noise",
+        people=len(reports) if private else len(survey.encode(reports)),
+    )
+
+
+def change(survey: Any, before: Any, after: Any, question: str, **options: Any) -> Answer:
+    """Answer by how much each number has changed between two rounds of different people."""
+    first, second = (answer(survey, one, question, **options) for one in (before, after))
+    pairs = zip(first.estimates, second.estimates, strict=True)
+    changes = tuple(intervals.difference(a, b, a.label) for a, b in pairs)
+    return replace(
+        second,
+        question=f"change of {question}",
+        estimates=changes,
+        readers=f"First round: {first.readers} Second round: {second.readers}",
+        people=first.people + second.people,
+    )
+
+
+def readers(reports: Reports, delta: float) -> tuple[Guarantee, int]:
+    """Return the guarantee towards readers of answers, and the people of the smallest sheet.
+
+    A person is among those of one sheet, and which one does not depend on answers: the guarantee
+    is the weakest of all sheets that have reports.
+    """
+    channel: Any = reports.channel
+    counts = np.bincount(reports.columns["sheet"], minlength=len(channel.sheets)).tolist()
+    stated = [
+        _shuffled(channel.of_sheet(number), count, delta)
+        for number, count in enumerate(counts)
+        if count
+    ]
+    return max(stated, key=lambda one: one.epsilon), min(filter(None, counts))
+
+
+@lru_cache(maxsize=256)
+def _shuffled(law: Any, people: int, delta: float) -> Any:
+    return shuffled(law, people=people, delta=delta)
+
+
+def _readers_words(reports: Reports, delta: float) -> str:
+    if not len(reports):
+        return "none: there are no reports"
+    guarantee, people = readers(reports, delta)
+    return f"{guarantee}. {assumption(people)}"
+
+
+def _must_be_of(survey: Any, reports: Reports) -> None:
+    if reports.mechanism.to_plain() != survey.to_plain():
+        raise errors.InvalidData("answer: reports must be of this survey.")
+
+
+def _of_rows(survey: Any, rows: Any, target: Any, z: float) -> Estimate:
+    if not isinstance(target, Quantile):
+        return target.estimate(moments.from_rows(survey, rows, target.moments), z)  # type: ignore[no-any-return]
+    values = survey.variables[target.variable].values("answer", rows[target.variable])
+    if target.group is not None:
+        name, code = target.group
+        values = values[survey.variables[name].encode("answer", rows[name]) == code]
+    return target.exact(values, z)
+
+
+def _bins(targets: list[Target]) -> str:
+    edges = [one.edges for one in targets if isinstance(one, Quantile)]
+    return SMOOTH.format(edges[0][1] - edges[0][0]) if edges else ""
+
+
+def _together(count: int, confidence: float, simultaneous: bool) -> str:
+    if count == 1:
+        return f" It holds with {confidence:.0%} confidence."
+    if simultaneous:
+        return f" All {count} hold together with {confidence:.0%} confidence (Bonferroni)."
+    return f" Each holds by itself with {confidence:.0%} confidence, not all {count} together."
+
+
+def _plain(number: float) -> float | None:
+    return float(number) if math.isfinite(number) else None
+
+
+def _ends(one: Estimate) -> list[float | None]:
+    return [_plain(end) for end in one.interval]

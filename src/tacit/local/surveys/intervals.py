@@ -1,0 +1,111 @@
+r"""Intervals from an estimate and its covariance, by inverting tests.
+
+References
+----------
+.. [Fie54] Fieller. Some problems in interval estimation. JRSS B 1954.
+.. [Wil27] Wilson. Probable inference, the law of succession, and statistical inference. JASA 1927.
+.. [ZD08] Zou, Donner. Construction of confidence limits about effect measures: a general approach.
+   Statistics in Medicine 2008.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.interpolate import PchipInterpolator
+from scipy.optimize import isotonic_regression
+
+from tacit.local.surveys.questions import Reals
+
+Interval = tuple[float, float]
+_POINTS = 64
+"""Points per bin at which a curve between the edges of bins is looked up."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its standard error and interval."""
+
+    label: str
+    value: float
+    standard_error: float
+    interval: Interval
+
+
+def fieller(a: float, b: float, spread: Reals, z: float) -> tuple[float, Interval]:
+    r"""Return the standard error and interval of a / b, given the covariance of both [Fie54]_.
+
+    The interval holds all θ with :math:`(a - \theta b)^2 \le z^2 \operatorname{Var}(a - \theta b)`,
+    which needs no division by an uncertain number; it is the whole line where that set is not
+    bounded.
+    """
+    (va, cab), (_, vb) = spread
+    ratio = a / b
+    error = math.sqrt(max(va - 2 * ratio * cab + ratio**2 * vb, 0.0)) / abs(b)
+    square, linear, constant = b * b - z * z * vb, a * b - z * z * cab, a * a - z * z * va
+    if not square > 0:
+        return error, (-math.inf, math.inf)
+    root = math.sqrt(max(linear**2 - square * constant, 0.0))
+    return error, ((linear - root) / square, (linear + root) / square)
+
+
+def wilson(value: float, ends: Interval, people: int, z: float) -> tuple[float, Interval]:
+    """Return the standard error and interval of a mean of scores with two values [Wil27]_."""
+    low, high = ends
+    share = (value - low) / (high - low)
+    middle = (share + z * z / (2 * people)) / (1 + z * z / people)
+    inner = share * (1 - share) / people + (z / (2 * people)) ** 2
+    half = z * math.sqrt(max(inner, 0.0)) / (1 + z * z / people)
+    error = math.sqrt(max(share * (1 - share), 0.0) / max(people - 1, 1)) * (high - low)
+    around = (middle - half, middle + half)
+    return error, (low + around[0] * (high - low), low + around[1] * (high - low))
+
+
+def difference(first: Estimate, second: Estimate, label: str) -> Estimate:
+    """Return second − first of two samples, from the interval of each [ZD08]_."""
+    value = second.value - first.value
+    (a, b), (c, d) = first.interval, second.interval
+    below = math.hypot(second.value - c, b - first.value)
+    above = math.hypot(d - second.value, first.value - a)
+    error = math.hypot(first.standard_error, second.standard_error)
+    return Estimate(label, value, error, (value - below, value + above))
+
+
+def crossing(edges: Reals, gaps: Reals, errors: Reals, z: float) -> tuple[float, float, Interval]:
+    """Return where a rising curve crosses zero, with standard error and interval.
+
+    The curve is known at the edges of bins, with these standard errors, and smooth in between. The
+    interval holds all places at which a test does not find it different from zero.
+    """
+    places = np.linspace(edges[0], edges[-1], _POINTS * (len(edges) - 1) + 1)
+
+    def curve(at_edges: Reals) -> Reals:
+        return np.asarray(PchipInterpolator(edges, at_edges)(places))
+
+    rising = isotonic_regression(gaps).x
+    value = _root(places, curve(rising))
+    low = _root(places, np.maximum.accumulate(curve(gaps + z * errors)))
+    falling = np.maximum.accumulate(-curve(gaps - z * errors)[::-1])
+    high = -_root(-places[::-1], falling)
+    low, high = min(low, value), max(high, value)
+    return value, (high - low) / (2 * z), (low, high)
+
+
+def within(interval: Interval, limits: Interval, least: float) -> Interval:
+    """Return the part within the limits; where there is none, `least` at the nearer limit."""
+    (low, high), (bottom, top) = interval, limits
+    inner = (max(low, bottom), min(high, top))
+    if inner[0] <= inner[1]:
+        return inner
+    return (bottom, min(bottom + least, top)) if high < bottom else (max(top - least, bottom), top)
+
+
+def _root(places: Reals, rising: Reals) -> float:
+    """Return the first place at which a rising curve reaches zero."""
+    after = int(np.searchsorted(rising, 0.0))
+    if after in (0, len(places)):
+        return float(places[min(after, len(places) - 1)])
+    part = -rising[after - 1] / (rising[after] - rising[after - 1])
+    return float(places[after - 1] + part * (places[after] - places[after - 1]))

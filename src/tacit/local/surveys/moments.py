@@ -1,0 +1,143 @@
+r"""Expectations of functions of answers, estimated from reports or from rows, with covariance.
+
+For subset selection with inclusion probabilities p and q, and any function g of the symbol,
+
+.. math:: \varphi_g(S) = \frac{\sum_{x \in S} g(x) - q \sum_x g(x)}{p - q}
+
+has expectation g(x) given the symbol x. People are a simple random sample of a large population,
+so that the scores are independent and equally distributed: their empirical covariance holds the
+noise and the sampling of people.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.local.surveys.channel import Part
+from tacit.local.surveys.questions import Reals
+from tacit.privacy import errors
+from tacit.privacy.randomness import source
+
+Moment = tuple[tuple[str, tuple[str, int]], ...]
+"""A product of functions of variables: (variable, ("is", code) | ("power", k) | ("bin", b))."""
+
+
+class Found(NamedTuple):
+    """Estimated moments, their covariance, and the two values of a single moment's scores."""
+
+    value: Reals
+    covariance: Reals
+    people: int
+    ends: tuple[float, float] | None = None
+
+
+def from_reports(reports: Any, moments: tuple[Moment, ...]) -> Found:
+    """Estimate moments and their covariance; sheets that state a moment are weighted by people."""
+    channel = reports.channel
+    people = np.bincount(reports.columns["sheet"], minlength=len(channel.sheets))
+    able = np.array([[_stated(parts, one) for one in moments] for parts in channel.sheets])
+    used = able * (people[:, None] > 1)
+    for one, some in zip(moments, used.T, strict=True):
+        if not some.any():
+            remedy = "Declare such a sheet, with :moments for variances and :bins for quantiles."
+            wanted = f"measuring {names(one)} together, with two reports or more"
+            errors.refuse("answer", "sheets", wanted, "none", remedy)
+    shares = used * people[:, None] / (used * people[:, None]).sum(axis=0)
+    value, covariance = np.zeros(len(moments)), np.zeros((len(moments), len(moments)))
+    asked = np.flatnonzero(used.any(axis=1)).tolist()
+    for number in asked:
+        rows = reports.columns["symbols"][reports.columns["sheet"] == number].astype(np.int64)
+        rows = rows[np.lexsort(rows.T)]  # answers are functions of the multiset, to the last digit
+        scores = np.zeros((len(rows), len(moments)))
+        for place in np.flatnonzero(used[number]):
+            scores[:, place] = _scores(channel, number, rows, moments[place])
+        scores *= shares[number]
+        value += scores.mean(axis=0)
+        covariance += np.atleast_2d(np.cov(scores.T)) / len(rows)
+    ends = (
+        _ends(channel.sheets[asked[0]], moments[0])
+        if (len(asked), len(moments)) == (1, 1)
+        else None
+    )
+    return Found(value, covariance, int(people[asked].sum()), ends)
+
+
+def from_rows(survey: Any, rows: Any, moments: tuple[Moment, ...]) -> Found:
+    """Compute moments of rows without noise, and the covariance that sampling people gives."""
+    coded = dict(zip(survey.variables, survey.encode(rows).T, strict=True))
+
+    def column(variable: str, function: tuple[str, int]) -> Reals:
+        name, place = function
+        if name == "is":
+            return np.asarray(coded[variable] == place, np.float64)
+        if name == "bin":
+            measure = survey.measure(f"{variable}:bins")
+            return np.asarray(measure.draw(coded[variable], source(None)) == place, np.float64)
+        one = survey.variables[variable]
+        exact = coded[variable] if hasattr(one, "options") else one.values("answer", rows[variable])
+        return np.asarray(exact, np.float64) ** place
+
+    products = [reduce(np.multiply, [column(*one) for one in moment]) for moment in moments]
+    scores = np.stack(products, axis=1)
+    shares = len(moments) == 1 and all(function[0] == "is" for _, function in moments[0])
+    covariance = np.atleast_2d(np.cov(scores.T)) / len(scores)
+    return Found(scores.mean(axis=0), covariance, len(scores), (0.0, 1.0) if shares else None)
+
+
+def names(moment: Moment) -> str:
+    """Name the variables of a moment."""
+    return " and ".join(dict.fromkeys(variable for variable, _ in moment))
+
+
+def _stated(parts: tuple[Part, ...], moment: Moment) -> bool:
+    able = {
+        (one.variable, f)
+        for part in parts
+        for one in part.measures
+        for _, f in moment
+        if one.states(f)
+    }
+    return all(factor in able for factor in moment)
+
+
+def _scores(channel: Any, number: int, rows: Any, moment: Moment) -> Reals:
+    """Multiply the scores of the parts: given the answers, their noises are independent."""
+    score = np.ones(len(rows))
+    for part, place in zip(channel.sheets[number], channel.places(number), strict=True):
+        held = {one.variable for one in part.measures}
+        if any(variable in held for variable, _ in moment):
+            score *= _part_scores(part, rows[:, place], moment)
+    return score
+
+
+def _part_scores(part: Part, sets: Any, moment: Moment) -> Reals:
+    value, (p, q) = _values(part, moment), part.law.inclusion
+    return np.asarray((value[sets].sum(axis=1) - q * value.sum()) / (p - q))
+
+
+def _values(part: Part, moment: Moment) -> Reals:
+    """Return the moment's function at each symbol of the part."""
+    value = np.ones(1)
+    for one in part.measures:
+        tables = [one.table(function) for name, function in moment if name == one.variable]
+        own = reduce(np.multiply, tables, np.ones(one.levels))
+        value = np.outer(value, own).ravel()
+    return value
+
+
+def _ends(parts: tuple[Part, ...], moment: Moment) -> tuple[float, float] | None:
+    """Return the two values of the scores of a moment; None where there may be more."""
+    variables = {name for name, _ in moment}
+    held = [one for one in parts if variables & {m.variable for m in one.measures}]
+    if len(held) != 1:
+        return None
+    part, value = held[0], _values(held[0], moment)
+    sums = np.unique(value) if part.width == 1 else np.unique([0.0, value.sum()])
+    if len(sums) != 2 or (part.width > 1 and np.count_nonzero(value) != 1):
+        return None
+    p, q = part.law.inclusion
+    low, high = ((sums - q * value.sum()) / (p - q)).tolist()
+    return low, high

@@ -1,0 +1,197 @@
+"""Questions of a survey: frozen values with their text, help and unit.
+
+An answer becomes an integer by arithmetic that sees that answer alone: the code of an option, or a
+position between the bounds in steps of 2^-20.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from datetime import date, timedelta
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.privacy import errors
+
+Integers = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
+STEPS = 2**20
+"""Positions between two bounds: 0 is the lower one, STEPS the upper one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """Base of all questions. Abstract: use one of the concrete kinds."""
+
+    text: str = ""
+    help: str = ""
+    unit: str = ""
+    kind: ClassVar[str]
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the question as JSON values, without texts that are empty."""
+        given = {name: value for name, value in asdict(self).items() if value != ""}
+        return {"kind": self.kind, **{name: _plain(value) for name, value in given.items()}}
+
+
+@dataclass(frozen=True)
+class YesNo(Question):
+    """A question that is answered with yes or no (True or False, 1 or 0)."""
+
+    kind: ClassVar[str] = "yes-no"
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        return ("no", "yes")
+
+    def encode(self, where: str, values: Any) -> Integers:
+        return _codes(where, values, {"no": 0, "yes": 1, False: 0, True: 1})
+
+
+@dataclass(frozen=True)
+class OneOf(Question):
+    """A question with several options, of which a person chooses one."""
+
+    options: tuple[str, ...]
+    kind: ClassVar[str] = "one-of"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", _options("OneOf", self.options))
+
+    def encode(self, where: str, values: Any) -> Integers:
+        return _codes(where, values, {name: code for code, name in enumerate(self.options)})
+
+
+@dataclass(frozen=True)
+class SeveralOf(Question):
+    """A question with several options, of which a person chooses any number.
+
+    A person is asked about one option, drawn publicly at random, as a yes/no question: for the
+    shares of the options this has less variance than one report about all of them.
+    """
+
+    options: tuple[str, ...]
+    kind: ClassVar[str] = "several-of"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", _options("SeveralOf", self.options))
+
+    def encode(self, where: str, values: Any) -> Integers:
+        """Return one column of 0 and 1 per option; an answer is a list of options, or "a;b"."""
+        rows = [
+            set(filter(None, map(str.strip, one.split(";")))) if isinstance(one, str) else set(one)
+            for one in values
+        ]
+        if any(not row <= set(self.options) for row in rows):
+            raise errors.InvalidData(f"{where}: answers must be among the declared options.")
+        return np.array([[name in row for name in self.options] for row in rows], np.int64)
+
+
+@dataclass(frozen=True)
+class Number(Question):
+    """A question for a number between two bounds; an answer beyond them counts as the bound."""
+
+    lower: float
+    upper: float
+    kind: ClassVar[str] = "number"
+
+    def __post_init__(self) -> None:
+        low, high = (float(errors.rational("Number", n, getattr(self, n))) for n in _ENDS)
+        if not low < high:
+            errors.refuse("Number", "lower", "below upper", (self.lower, self.upper))
+        object.__setattr__(self, "lower", low)
+        object.__setattr__(self, "upper", high)
+
+    def values(self, where: str, values: Any) -> Reals:
+        """Return the answers as numbers within the bounds."""
+        return np.clip(errors.held_reals(where, values), self.lower, self.upper)
+
+    def encode(self, where: str, values: Any) -> Integers:
+        share = (self.values(where, values) - self.lower) / (self.upper - self.lower)
+        return np.clip(np.rint(share * STEPS), 0, STEPS).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Date(Question):
+    """A question for a date (ISO 8601) between two; answers are counted in days from the first."""
+
+    first: str
+    last: str
+    kind: ClassVar[str] = "date"
+
+    def __post_init__(self) -> None:
+        try:
+            ends = [date.fromisoformat(str(one)) for one in (self.first, self.last)]
+        except ValueError:
+            errors.refuse("Date", "first and last", "dates like 2026-01-31", self.first)
+        if not ends[0] < ends[1]:
+            errors.refuse("Date", "first", "before last", (self.first, self.last))
+        object.__setattr__(self, "first", ends[0].isoformat())
+        object.__setattr__(self, "last", ends[1].isoformat())
+
+    @property
+    def lower(self) -> float:
+        return 0.0
+
+    @property
+    def upper(self) -> float:
+        """The number of days between the two."""
+        return float((date.fromisoformat(self.last) - date.fromisoformat(self.first)).days)
+
+    def date(self, days: float) -> str:
+        """Return the date that is this many days after the first."""
+        return (date.fromisoformat(self.first) + timedelta(days=days)).isoformat()
+
+    def values(self, where: str, values: Any) -> Reals:
+        """Return the answers as days from the first date."""
+        try:
+            days = np.asarray(values).astype("datetime64[D]") - np.datetime64(self.first)
+            if bool(np.any(np.isnat(days))):
+                raise ValueError
+        except ValueError:
+            raise errors.InvalidData(f"{where}: answers must be dates like 2026-01-31.") from None
+        return np.clip(days.astype(np.float64), 0.0, self.upper)
+
+    def encode(self, where: str, values: Any) -> Integers:
+        return np.rint(self.values(where, values) / self.upper * STEPS).astype(np.int64)
+
+
+_ENDS = ("lower", "upper")
+KINDS: dict[str, type[Any]] = {one.kind: one for one in (YesNo, OneOf, SeveralOf, Number, Date)}
+
+
+def from_plain(name: str, plain: Any) -> Any:
+    """Build a question from JSON values."""
+    where = f"survey: question {name!r}"
+    if not isinstance(plain, dict) or plain.get("kind") not in KINDS:
+        errors.refuse(where, "kind", f"one of {', '.join(KINDS)}", plain)
+    kind, given = KINDS[plain["kind"]], {k: v for k, v in plain.items() if k != "kind"}
+    known = [one.name for one in fields(kind)]
+    if not set(given) <= set(known):
+        errors.refuse(where, "fields", f"among {', '.join(known)}", sorted(given))
+    try:
+        return kind(**given)
+    except TypeError:
+        errors.refuse(where, "fields", "complete", sorted(given), "Give options or bounds.")
+
+
+def _options(where: str, options: Any) -> tuple[str, ...]:
+    listed = tuple(options) if not isinstance(options, str) else ()
+    texts = all(isinstance(one, str) and one.strip() for one in listed)
+    if not texts or not 2 <= len(set(listed)) == len(listed) <= 4096:
+        errors.refuse(where, "options", "2 to 4096 different texts", options)
+    return listed
+
+
+def _codes(where: str, values: Any, code: dict[Any, int]) -> Integers:
+    listed = values.tolist() if hasattr(values, "tolist") else list(values)
+    try:
+        return np.array([code[one] for one in listed], np.int64)
+    except (KeyError, TypeError):
+        raise errors.InvalidData(f"{where}: answers must be among the declared options.") from None
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

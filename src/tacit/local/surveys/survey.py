@@ -1,0 +1,218 @@
+"""A survey: declared questions, who is asked what, and one report a person."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.local.reports import Reports, certify
+from tacit.local.surveys import answers, questions
+from tacit.local.surveys.channel import Part, SurveyChannel
+from tacit.local.surveys.measures import Measure
+from tacit.local.surveys.questions import STEPS, SeveralOf, YesNo
+from tacit.privacy import errors
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.events import Event
+from tacit.privacy.guarantees import Guarantee
+from tacit.privacy.randomness import Randomness, source
+
+FORMAT = "tacit-survey/1"
+
+
+class Survey:
+    r"""A schema of questions that people answer through randomness, with one report a person.
+
+    Parameters
+    ----------
+    questions : dict of str to question
+        `YesNo`, `OneOf`, `SeveralOf`, `Number` or `Date`, by name.
+    epsilon : float
+        Local privacy parameter of a person's whole report.
+    sheets : list, optional
+        What a person is asked: a name, or several names that are reported as one joint symbol.
+        "income:moments" measures a number for variances, correlations and regressions,
+        "income:bins" for quantiles, "income:mean" (the default) for means. One sheet per question
+        unless given. Everybody gets one sheet, drawn uniformly.
+    divided : bool
+        Whether ε is divided between the names of a sheet, each reported by itself.
+
+    Notes
+    -----
+    ε-DP for any two sets of answers of a person. The sheet does not depend on answers, and subset
+    selection of a symbol with ε is ε-DP; rounding at random beforehand cannot increase a ratio of
+    probabilities. A sheet with divided ε composes parts whose ε sum to the whole.
+
+    Examples
+    --------
+    >>> survey = Survey({"smoker": YesNo(text="Do you smoke?")}, epsilon=1)
+    >>> print(survey.guarantee)
+    1-DP (local, any-two-inputs, unit: person)
+    """
+
+    kind = "survey"
+    classes = None
+    not_protected = ("Which questions a person was asked, and that the person took part.",)
+
+    def __init__(
+        self, questions: dict[str, Any], *, epsilon: Any, sheets: Any = None, divided: bool = False
+    ) -> None:
+        self.questions = dict(questions)
+        if not self.questions:
+            errors.refuse("Survey", "questions", "at least one", 0)
+        self.epsilon = errors.epsilon_in_range("Survey", epsilon)
+        self.sheets = tuple(
+            (one,) if isinstance(one, str) else tuple(one) for one in (sheets or self.questions)
+        )
+        self.divided = bool(divided)
+        _ = self._channel.event
+
+    def __repr__(self) -> str:
+        """Show the questions and the guarantee in one line."""
+        return f"Survey({', '.join(self.questions)}): {self.guarantee}"
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """What is reported: each question, or each option of one with several answers."""
+        named: dict[str, Any] = {}
+        for name, one in self.questions.items():
+            if isinstance(one, SeveralOf):
+                named |= {f"{name}={option}": YesNo(text=option) for option in one.options}
+            else:
+                named[name] = one
+        return named
+
+    @cached_property
+    def _channel(self) -> SurveyChannel:
+        variables = self.variables
+        most = tuple(
+            len(one.options) - 1 if hasattr(one, "options") else STEPS for one in variables.values()
+        )
+        sheets = [parts for sheet in self.sheets for parts in self._expanded(sheet)]
+        return SurveyChannel(variables=tuple(variables), most=most, sheets=tuple(sheets))
+
+    def _expanded(self, sheet: tuple[str, ...]) -> list[tuple[Part, ...]]:
+        """Return a sheet's parts, once per option of a question with several answers."""
+        for place, name in enumerate(sheet):
+            if isinstance(self.questions.get(name), SeveralOf):
+                options = [f"{name}={one}" for one in self.questions[name].options]
+                changed = [(*sheet[:place], one, *sheet[place + 1 :]) for one in options]
+                return [parts for one in changed for parts in self._expanded(one)]
+        measures = tuple(self.measure(name) for name in sheet)
+        if not measures or len({one.variable for one in measures}) < len(measures):
+            errors.refuse("Survey", "sheets", "different questions", sheet)
+        if self.divided:
+            return [tuple(Part((one,), self.epsilon / len(measures)) for one in measures)]
+        return [(Part(measures, self.epsilon),)]
+
+    def measure(self, asked: str) -> Measure:
+        """Return how a variable is measured: "income", "income:moments" or "income:bins"."""
+        name, _, how = asked.partition(":") if isinstance(asked, str) else ("", "", "")
+        one = self.variables.get(name)
+        if one is None:
+            errors.refuse("Survey", "sheets", f"of {', '.join(self.variables)}", asked)
+        if hasattr(one, "options"):
+            return Measure(name, "option", len(one.options))
+        how = errors.choice("Survey", "measure", how or "mean", ("mean", "moments", "bins"))
+        size = (16 if self.epsilon < 3 else 32) if how == "bins" else 2 if self.epsilon < 3 else 3
+        return Measure(name, how, size, one.lower, one.upper)
+
+    # --- a mechanism ---------------------------------------------------------------------------
+
+    def channel(self, labelled: bool | None = None) -> SurveyChannel:
+        """Return the channel of one person's report."""
+        return self._channel
+
+    @property
+    def event(self) -> Event:
+        return self._channel.event
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of one report, towards the person who sends it."""
+        return self._channel.guarantee
+
+    @property
+    def certificate(self) -> Certificate:
+        """The certificate of one person's report."""
+        return certify(self, self._channel)
+
+    def encode(self, rows: Any) -> Any:
+        """Encode answers, a mapping of columns (or a frame), as the integers of the channel."""
+        columns = []
+        for name, one in self.questions.items():
+            if name not in rows:
+                errors.refuse("Survey.release", "rows", f"with a column {name!r}", "none")
+            coded = one.encode(f"survey: {name}", rows[name])
+            columns.append(coded if coded.ndim == 2 else coded[:, None])
+        if len({len(one) for one in columns}) != 1:
+            raise errors.InvalidData("survey: columns must be of equal length.")
+        return np.hstack(columns)
+
+    def release(self, rows: Any, rng: Randomness | None = None, assigned: Any = None) -> Reports:
+        """Release one report per row; `assigned` declares each person's sheet, if it is not drawn.
+
+        The assignment must not depend on answers.
+        """
+        encoded, stream = self.encode(rows), source(rng)
+        columns = self._channel.release(encoded, stream, assigned)
+        return Reports(self, columns, self._channel, not stream.secure)
+
+    def answer(self, reports: Any, question: str, **options: Any) -> answers.Answer:
+        """Answer a question from reports, or from rows without noise; see `tacit ask`."""
+        return answers.answer(self, reports, question, **options)
+
+    def change(self, before: Any, after: Any, question: str, **options: Any) -> answers.Answer:
+        """Answer by how much a number has changed between the reports of two rounds."""
+        return answers.change(self, before, after, question, **options)
+
+    # --- files ---------------------------------------------------------------------------------
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the schema as JSON values."""
+        return {
+            "format": FORMAT,
+            "epsilon": str(self.epsilon),
+            "questions": {name: one.to_plain() for name, one in self.questions.items()},
+            "sheets": [list(one) for one in self.sheets],
+            "divided": self.divided,
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Any) -> Survey:
+        """Build a survey from JSON values."""
+        if not isinstance(plain, dict) or plain.get("format") != FORMAT:
+            errors.refuse("Survey", "format", FORMAT, getattr(plain, "get", str)("format"))
+        asked = plain.get("questions")
+        if not isinstance(asked, dict):
+            errors.refuse("Survey", "questions", "an object", asked)
+        named = {name: questions.from_plain(name, one) for name, one in asked.items()}
+        epsilon = plain.get("epsilon")
+        epsilon = Fraction(epsilon) if isinstance(epsilon, str) else epsilon
+        return cls(
+            named,
+            epsilon=epsilon,
+            sheets=plain.get("sheets"),
+            divided=plain.get("divided", False),
+        )
+
+    @classmethod
+    def read(cls, path: str | Path) -> Survey:
+        """Read a schema file."""
+        try:
+            return cls.from_plain(json.loads(Path(path).read_text(encoding="utf-8")))
+        except json.JSONDecodeError:
+            raise errors.InvalidData(f"{path}: it must be JSON.") from None
+
+    def parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return parameters and arrays, for `tacit.artifact`."""
+        return self.to_plain(), {"sheets": np.array([len(self.sheets)])}
+
+    @classmethod
+    def from_parts(cls, parameters: dict[str, Any], arrays: Any) -> Survey:
+        """Build a survey from its parts."""
+        return cls.from_plain(parameters)

@@ -1,0 +1,149 @@
+"""The numbers that answer questions: functions of moments, each with its interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from tacit.local.surveys import intervals
+from tacit.local.surveys.intervals import Estimate, Interval
+from tacit.local.surveys.moments import Found, Moment
+from tacit.local.surveys.questions import Reals
+
+Function = Callable[[Reals, Reals], tuple[float, float]]
+LINE = (-math.inf, math.inf)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A number to estimate from moments."""
+
+    label: str
+    moments: tuple[Moment, ...]
+
+
+@dataclass(frozen=True)
+class Expectation(Target):
+    """The expectation of one function of an answer: a share or a mean."""
+
+    limits: Interval = LINE
+
+    def estimate(self, found: Found, z: float) -> Estimate:
+        """Invert the test of a share where scores have two values, else of a normal mean."""
+        value = float(found.value[0])
+        if found.ends is not None:
+            error, ends = intervals.wilson(value, found.ends, found.people, z)
+        else:
+            error = math.sqrt(found.covariance[0, 0])
+            ends = (value - z * error, value + z * error)
+        return _limited(self.label, value, error, ends, self.limits, z)
+
+
+@dataclass(frozen=True)
+class Ratio(Target):
+    """A ratio of two functions of moments and their covariance."""
+
+    parts: Function
+    limits: Interval = LINE
+
+    def estimate(self, found: Found, z: float) -> Estimate:
+        """Invert the test of the ratio."""
+        a, b = self.parts(found.value, found.covariance)
+        if not b or not math.isfinite(a / b):
+            return Estimate(self.label, math.nan, math.inf, self.limits)
+        slopes = self._slopes(found)
+        error, ends = intervals.fieller(a, b, slopes @ found.covariance @ slopes.T, z)
+        return _limited(self.label, a / b, error, ends, self.limits, z)
+
+    def _slopes(self, found: Found) -> Reals:
+        """Return the derivatives of numerator and denominator, by central differences."""
+        value, covariance = found.value, found.covariance
+        step = 1e-4 * np.maximum(np.sqrt(np.diag(covariance)), 1e-9 * np.abs(value) + 1e-12)
+        columns = [
+            (np.array(self.parts(value + d, covariance)) - self.parts(value - d, covariance))
+            / (2 * s)
+            for d, s in zip(np.diag(step), step, strict=True)
+        ]
+        return np.array(columns).T
+
+
+@dataclass(frozen=True)
+class Quantile(Target):
+    """Where the distribution function reaches a level, in all people or in a group.
+
+    Moments are the shares of the bins (within the group), and then that of the group.
+    """
+
+    variable: str
+    level: float
+    edges: tuple[float, ...]
+    group: tuple[str, int] | None = None
+
+    def estimate(self, found: Found, z: float) -> Estimate:
+        """Invert the test that the distribution function is the level here."""
+        bins = len(self.edges) - 1
+        sums = np.tri(bins + 1, bins, -1)  # shares below each edge
+        if self.group is None:
+            gaps, spread = sums @ found.value[:bins] - self.level, sums
+        else:
+            spread = np.hstack([sums, np.full((bins + 1, 1), -self.level)])
+            gaps = spread @ found.value
+        covariance = found.covariance[: spread.shape[1], : spread.shape[1]]
+        errors = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", spread, covariance, spread), 0.0))
+        if self.group is None:  # the shares of all bins sum to one, and their noise must not tell
+            gaps[-1], errors[-1] = 1 - self.level, 0.0
+        value, error, ends = intervals.crossing(np.array(self.edges), gaps, errors, z)
+        return Estimate(self.label, value, error, ends)
+
+    def exact(self, values: Reals, z: float) -> Estimate:
+        """Return the quantile of values without noise; the interval is of order statistics."""
+        people = len(values)
+        half = z * math.sqrt(self.level * (1 - self.level) / people)
+        levels = np.clip([self.level, self.level - half, self.level + half], 0, 1)
+        value, low, high = np.quantile(values, levels).tolist()
+        return Estimate(self.label, value, (high - low) / (2 * z), (low, high))
+
+
+@dataclass(frozen=True)
+class Logistic(Target):
+    r"""One coefficient of a logistic regression on cells.
+
+    Moments are the shares of the cells without, then with the outcome. The coefficients solve
+    :math:`\sum_c x_c (m_{c1} - (m_{c0} + m_{c1})\,\sigma(x_c \cdot \beta)) = 0`.
+    """
+
+    design: tuple[tuple[float, ...], ...]
+    place: int
+
+    def estimate(self, found: Found, z: float) -> Estimate:
+        """Solve the equation; the interval is that of the implicit function's derivative."""
+        design = np.array(self.design)
+        absent, present = found.value.reshape(2, -1)
+        weights, solved = absent + present, np.zeros(design.shape[1])
+        for _ in range(60):
+            chance = expit(design @ solved)
+            pull = design.T @ (present - weights * chance)
+            curve = (design.T * (weights * chance * (1 - chance))) @ design
+            if not np.all(np.linalg.eigvalsh(curve) > 1e-12):
+                return Estimate(self.label, math.nan, math.inf, LINE)
+            step = np.linalg.solve(curve, pull)
+            solved = solved + step * min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-300))
+            if np.abs(step).max() < 1e-10:
+                break
+        else:
+            return Estimate(self.label, math.nan, math.inf, LINE)
+        toward = np.linalg.solve(curve, design.T)[self.place]
+        slope = np.concatenate([-toward * chance, toward * (1 - chance)])
+        error, value = math.sqrt(slope @ found.covariance @ slope), float(solved[self.place])
+        return Estimate(self.label, value, error, (value - z * error, value + z * error))
+
+
+def _limited(
+    label: str, value: float, error: float, ends: Interval, limits: Interval, z: float
+) -> Estimate:
+    inner = intervals.within(ends, limits, z * error)
+    return Estimate(label, min(max(value, limits[0]), limits[1]), error, inner)
