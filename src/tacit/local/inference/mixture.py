@@ -15,7 +15,9 @@ a grid of penalties. They are judged by the likelihood of reports from partition
 out, which needs no label: a model that explains cells it was not fitted to has learned about rows.
 What remains is the mean of the models of the folds, weighted by
 :math:`e^{(\ell - \max \ell) / T}`: at small ε many explain the reports about equally well, and
-their mean is better than the luckiest one.
+their mean is better than the luckiest one. Unless classes are expected to be clusters, two
+cautious candidates are preferred, which are linear in the first few components: few weights are
+learned before much is known.
 
 References
 ----------
@@ -40,7 +42,10 @@ Floats = npt.NDArray[np.float32]
 Reals = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-FOLDS, TEMPERATURE, DOUBT = 4, 3.0, 5.0
+FOLDS, TEMPERATURE = 4, 3.0
+DOUBT, CAUTION = 5.0, 12.0
+"""Log-likelihood that others than linear candidates, and others than cautious ones, lose."""
+
 LINEAR_PENALTIES = (100.0, 30.0, 10.0, 3.0, 1.0)
 KERNEL_PENALTIES = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01)
 WIDTHS = (0.7, 1.4)
@@ -50,6 +55,10 @@ WALKS = (4.0, 32.0)
 """Steps of the diffusions: short walks tell small clusters apart, long ones join them."""
 
 FEW_COMPONENTS, MOST_ROWS = 16, 4_000
+
+CAUTIOUS_PENALTIES = (60.0, 20.0)
+"""Of cautious candidates, times the mean variance of the components."""
+
 _STEPS, _GIVE_UP, _LEAST_WEIGHT, _FREE = 50, 3.0, 0.02, 1e-3
 
 
@@ -168,6 +177,10 @@ class FittedCandidate(NamedTuple):
     inputs: Inputs
     weights: Floats
 
+    def doubted(self, doubt: float) -> FittedCandidate:
+        """Return the candidate with less likelihood."""
+        return self._replace(value=self.value - doubt)
+
 
 def fit(
     parts: Sequence[PartitionReports],
@@ -180,16 +193,18 @@ def fit(
 ) -> Mixture:
     """Fit all candidates to the reports of all partitions, and weigh them.
 
-    Unless classes are expected to be clusters (`clustered`), linear models are preferred: others
-    must explain held-out reports better by `DOUBT`.
+    Unless classes are expected to be clusters (`clustered`), cautious models are preferred to other
+    linear ones, and these to the rest: what is preferred less must explain held-out reports better.
     """
     chosen = np.random.default_rng(seed).permutation(len(vectors))[:MOST_ROWS]
+    rows = vectors[chosen]
     evidence = _Everything([_limited(part, chosen) for part in parts], len(chosen), classes)
     fitted: list[FittedCandidate] = []
-    for seen, penalties in _candidates(vectors[chosen], blocks, seed):
-        fitted += evidence.tried(seen, seen(vectors[chosen]), penalties)
-    doubt = 0.0 if clustered else DOUBT
-    fitted = [c if c.inputs.linear else c._replace(value=c.value - doubt) for c in fitted]
+    for seen, penalties in _candidates(rows, blocks, seed):
+        fitted += evidence.tried(seen, seen(rows), penalties)
+    if not clustered:
+        fitted = [c.doubted(CAUTION if c.inputs.linear else CAUTION + DOUBT) for c in fitted]
+        fitted += evidence.cautious(rows, blocks[0])
     best = max(candidate.value for candidate in fitted)
     odds = [math.exp((candidate.value - best) / TEMPERATURE) for candidate in fitted]
     odds = [odd if odd >= _LEAST_WEIGHT else 0.0 for odd in odds]
@@ -274,6 +289,13 @@ class _Everything:
                 break
             before = value
         return results
+
+    def cautious(self, vectors: Floats, block: slice) -> list[FittedCandidate]:
+        """Fit linear models of a block's first components."""
+        seen = Inputs(block.start, min(block.stop, block.start + FEW_COMPONENTS))
+        inputs = seen(vectors)
+        variance = float(inputs[:, :-1].std(axis=0).mean()) ** 2
+        return self.tried(seen, inputs, [one * variance for one in CAUTIOUS_PENALTIES])
 
     def _fitted(self, inputs: Floats, penalty: float, reports: list[Any]) -> Reals:
         shape = (inputs.shape[1], self.classes)

@@ -245,7 +245,8 @@ class _Known:
         for people in tried:
             for kind, own in tries:
                 trials.append(simulation.trial(own, people, len(trials), kind))
-        return Predicted(best, largest, trials, simulation.classes, seed, tail)
+        described = {"classes": simulation.classes, "clustered": simulation.clustered}
+        return Predicted(best, largest, trials, seed=seed, tail=tail, **described)
 
     def _worlds(
         self, simulation: Simulation, values: tuple[Any, ...], seed: int

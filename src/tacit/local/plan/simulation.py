@@ -76,6 +76,12 @@ class Simulation:
         self._collections: dict[int, Collection] = {}
         self.vectors = self.vectors_of(self.rows)
 
+    @property
+    def clustered(self) -> bool:
+        """Whether cells of tables follow clusters."""
+        cells = getattr(self._collection(1000).mechanism_, "cells_", None)
+        return cells is not None and cells.groups is not None and not cells.shared
+
     def vectors_of(self, rows: Any) -> npt.NDArray[np.float32]:
         """Compute the vectors of rows in which worlds are drawn: the first block of features."""
         mechanism: Any = self._collection(1000).mechanism_
