@@ -125,7 +125,19 @@ class Survey:
 
     def channel(self, labelled: bool | None = None) -> SurveyChannel:
         """Return the channel of one person's report."""
+        if labelled:
+            remedy = "A label is one of the questions."
+            errors.refuse("Survey", "labelled", "omitted", labelled, remedy)
         return self._channel
+
+    @property
+    def schema(self) -> Survey:
+        """What people's answers look like: a survey is its own schema."""
+        return self
+
+    def shared(self, application: str = "collection", level: str = "latent") -> Survey:
+        """Return what people get: all of it, because nothing in it was learned from anybody."""
+        return self
 
     @property
     def event(self) -> Event:
