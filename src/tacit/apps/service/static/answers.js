@@ -43,7 +43,7 @@ export async function ask(api, schema) {
   } catch (error) {
     if (error.status !== 422) throw error;
     find("asked-answer").replaceChildren();
-    find("ask-problem").textContent = error.message;
+    find("ask-problem").textContent = error.message.replace(/^ask: question/, "The question").replace(/^\w+: /, "");
     find("ask-problem").hidden = false;
     find("asked").setAttribute("aria-invalid", "true");
     find("asked").focus();
@@ -65,7 +65,8 @@ function answerOf(found, question, schema) {
   return [tableOf(entries)];
 }
 
-const chart = (entries, most = reach(entries)) => make("div", { class: "bars" }, ...bars(entries, most));
+const chart = (entries, most = reach(entries)) =>
+  make("div", { class: entries.some(({ name }) => name) ? "bars" : "bars alone" }, ...bars(entries, most));
 const within = (low, value, high) => Math.min(Math.max(value, low), high);
 
 const asShare = ({ name, value, interval: [low, high] }) =>
@@ -75,18 +76,17 @@ const asShare = ({ name, value, interval: [low, high] }) =>
 function scaleOf(question, { questions }) {
   const [, name] = /^(?:means?|median|quantile \S+)(?: of)? (\S+)/i.exec(question) ?? [], asked = questions[name];
   if (asked?.kind === "number") {
-    const unit = asked.unit ? `\u00a0${asked.unit}` : "";
-    return { ...asked, say: (value) => `${rounded(value)}${unit}` };
+    return { ...asked, say: rounded, unit: asked.unit ? `\u00a0${asked.unit}` : "" };
   }
   if (asked?.kind !== "date") return null;
   return { lower: 0, upper: (Date.parse(asked.last) - Date.parse(asked.first)) / 86_400_000,
-    say: (days) => dateAfter(asked.first, days) };
+    say: (days) => dateAfter(asked.first, days), unit: "" };
 }
 
-function onScale({ name, value, interval: [low, high] }, { lower, upper, say }) {
+function onScale({ name, value, interval: [low, high] }, { lower, upper, say, unit }) {
   const at = (number) => within(0, (number - lower) / (upper - lower), 1);
   const ends = [low ?? lower, high ?? upper];
-  return { name, share: at(value), interval: ends.map(at), said: [say(value), `${say(ends[0])} to ${say(ends[1])}`] };
+  return { name, share: at(value), interval: ends.map(at), said: [`${say(value)}${unit}`, `${say(ends[0])} to ${say(ends[1])}`] };
 }
 
 const rounded = (value) => (value === null ? "unknown" : Number(value.toPrecision(3)).toLocaleString("en"));

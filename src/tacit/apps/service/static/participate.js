@@ -108,7 +108,7 @@ function describe() {
     find(`fact-${name}`).textContent = text;
     find(`fact-${name}`).hidden = text === null;
   }
-  find("limits").replaceChildren(...lines(campaign.certificate.not_protected));
+  for (const list of ["limits", "limits-again"]) find(list).replaceChildren(...lines(campaign.certificate.not_protected));
   find("explanation").replaceChildren(...explained(campaign.explanation));
   find("certificate").href = `/v1/campaigns/${id}/certificate?round=${Number(campaign.round)}`;
   find("elsewhere").hidden = usable();

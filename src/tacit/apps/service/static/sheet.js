@@ -8,13 +8,21 @@ import { cost, factor, guess, percent, plural, surer } from "./words.js";
 const MOST_BUTTONS = 24, SHOWN = 6;
 
 const textOf = ({ text, name }) => text || name;
+const headingOf = (question) => (question.option === undefined ? textOf(question)
+  : `${textOf(question).replace(/\?$/, "")}: ${question.option}?`);
 const unitOf = ({ unit }) => (unit ? `\u00a0${unit}` : "");
 const day = (text) => new Date(`${text}T00:00Z`).toLocaleDateString("en", { dateStyle: "long", timeZone: "UTC" });
 
-/** Formats a number, or the date that it stands for. */
+const bare = (number) => Number(number.toPrecision(6)).toLocaleString("en");
+
+/** Formats a number with its unit, or the date that it stands for. */
 function valued(question, number) {
-  if (question.kind === "date") return day(dateAfter(question.first, number));
-  return `${Number(number.toPrecision(6)).toLocaleString("en")}${unitOf(question)}`;
+  return question.kind === "date" ? day(dateAfter(question.first, number)) : `${bare(number)}${unitOf(question)}`;
+}
+
+/** Formats two numbers, with their unit once. */
+function between(question, low, high, word) {
+  return `${question.kind === "date" ? valued(question, low) : bare(low)} ${word} ${valued(question, high)}`;
 }
 
 // --- the form -----------------------------------------------------------------------------------
@@ -42,7 +50,7 @@ export class Sheet {
 
   /** Makes elements that show every answer as it was given. */
   own() {
-    return this.fields.flatMap((one) => [make("dt", {}, one.heading), make("dd", {}, one.said)]);
+    return this.fields.flatMap((one) => [make("dt", {}, headingOf(one.question)), make("dd", {}, one.said)]);
   }
 
   /** Returns sentences on what the report would reveal. */
@@ -66,10 +74,10 @@ export class Sheet {
 /** Says what happens to a number before the noise. */
 function rounded({ kind, size, question }) {
   if (question.options) return "";
-  const { lower, upper } = question, name = `“${textOf(question)}”`;
+  const { lower, upper } = question, name = `“${headingOf(question)}”`;
   if (kind === "bins") return `Of your answer to ${name}, only the range that holds it is used, one of ${size}.`;
-  const ends = size === 2 ? `${valued(question, lower)} or ${valued(question, upper)}`
-    : `one of ${size} values from ${valued(question, lower)} to ${valued(question, upper)}`;
+  const ends = size === 2 ? between(question, lower, upper, "or")
+    : `one of ${size} values from ${between(question, lower, upper, "to")}`;
   return `Your answer to ${name} is first replaced at random by ${ends}, the nearer one more often`
     + `${kind === "moments" ? ". This is done twice" : ""}.`;
 }
@@ -101,11 +109,6 @@ class Field {
 
   #described;
 
-  get heading() {
-    const { option } = this.question;
-    return option === undefined ? textOf(this.question) : `${textOf(this.question)} ${option}`;
-  }
-
   #radios() {
     return this.question.options.map((option, at) => make("input",
       { type: "radio", name: this.id, id: `${this.id}-${at}`, value: option, autocomplete: "off" }));
@@ -124,22 +127,22 @@ class Field {
 
   #fieldset() {
     const choices = this.inputs.map((input) => make("span", {}, input, make("label", { for: input.id }, titled(input.value))));
-    return make("fieldset", { class: "ask" }, make("legend", {}, this.heading), ...this.#help(),
+    return make("fieldset", { class: "ask" }, make("legend", {}, headingOf(this.question)), ...this.#help(),
       make("div", { class: "choices" }, ...choices), this.problem);
   }
 
   #labelled() {
     const { unit, kind } = this.question, [input] = this.inputs;
     const beside = unit && kind === "number" ? [make("span", { class: "unit", id: `${this.id}-unit` }, unit)] : [];
-    return make("div", { class: "ask" }, make("label", { for: this.id }, this.heading), ...this.#help(),
+    return make("div", { class: "ask" }, make("label", { for: this.id }, headingOf(this.question)), ...this.#help(),
       make("div", { class: "entry" }, input, ...beside), this.problem);
   }
 
   #help() {
     const { help, kind, lower, upper, first, last, option } = this.question;
-    const bounds = kind === "number" ? [valued(this.question, lower), valued(this.question, upper)]
-      : kind === "date" ? [day(first), day(last)] : null;
-    const lines = [help, bounds && `From ${bounds[0]} to ${bounds[1]}. An answer beyond counts as the nearest of these.`,
+    const bounds = kind === "number" ? between(this.question, lower, upper, "to")
+      : kind === "date" && `${day(first)} to ${day(last)}`;
+    const lines = [help, bounds && `From ${bounds}. An answer beyond counts as the nearest of these.`,
       option !== undefined && "You are asked about this one only."].filter(Boolean);
     return lines.map((line, at) => make("small", { id: `${this.id}-help-${at}` }, line));
   }
@@ -197,30 +200,30 @@ function numberOf(text) {
 function levelOf({ kind, size, question }, level) {
   const { options, lower, upper } = question, width = upper - lower;
   if (options) return titled(options[level]);
-  if (kind === "bins") return `${valued(question, lower + (width * level) / size)} to ${valued(question, lower + (width * (level + 1)) / size)}`;
-  const point = (at) => valued(question, lower + (width * at) / (size - 1));
-  if (kind === "mean") return point(level);
-  return `${point(Math.floor(level / 2))} and ${point(Math.ceil(level / 2))}`;
+  const bound = (at) => lower + (width * at) / size, point = (at) => lower + (width * at) / (size - 1);
+  if (kind === "bins") return between(question, bound(level), bound(level + 1), "to");
+  if (kind === "mean") return valued(question, point(level));
+  return between(question, point(Math.floor(level / 2)), point(Math.ceil(level / 2)), "and");
 }
 
 /** Names a symbol: the answer to one question, or the answers to several. */
-function symbolOf(part, symbol) {
-  const levels = part.levels(symbol);
-  if (part.measures.length === 1) return levelOf(part.measures[0], levels[0]);
-  return part.measures.map((one, at) => `${headingOf(one)} ${levelOf(one, levels[at])}`).join("; ");
+function symbolOf({ measures }, levels) {
+  const said = measures.map((one, at) => levelOf(one, levels[at]));
+  // Where two could be mistaken for each other, the questions are named.
+  const alike = measures.filter(({ question: { options } }) => options?.[0] === "no").length > 1
+    || measures.some(({ kind }) => kind === "moments");
+  if (!alike) return said.join(" and ");
+  return said.map((one, at) => `${headingOf(measures[at].question)} ${one}`).join("; ");
 }
-
-const headingOf = ({ question }) => (question.option === undefined ? textOf(question) : `${textOf(question)} ${question.option}`);
 
 /** Makes elements that say what a report holds: all of it, or a few of the named answers. */
 export function reportOf(report, device, most = Infinity) {
-  const sets = device.sets(report);
-  return make("div", { class: "way" }, ...device.sheets[report.sheet].flatMap((part, at) => {
-    const shown = sets[at].length > most ? someOf(sets[at], -1, most) : sets[at];
-    const more = sets[at].length - shown.length;
-    const about = part.measures.map((one) => `“${headingOf(one)}”`).join(" and ");
-    return [make("p", { class: "about" }, `On ${about}:`), make("ul", {},
-      ...shown.map((symbol) => make("li", {}, symbolOf(part, symbol))),
+  const sets = device.sets(report), parts = device.sheets[report.sheet], short = most < Infinity && parts.length === 1;
+  return make("div", { class: "way" }, ...parts.flatMap((part, at) => {
+    const shown = sets[at].length > most ? someOf(sets[at], -1, most) : sets[at], more = sets[at].length - shown.length;
+    const about = part.measures.map(({ question }) => `“${headingOf(question)}”`).join(" and ");
+    return [...(short ? [] : [make("p", { class: "about" }, `On ${about}:`)]), make("ul", {},
+      ...shown.map((symbol) => make("li", {}, symbolOf(part, part.levels(symbol)))),
       ...(more > 0 ? [make("li", { class: "more" }, `and ${more.toLocaleString("en")} more`)] : []))];
   }));
 }
