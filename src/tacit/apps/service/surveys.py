@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from tacit.apps.service.problems import Problem
+from tacit.local.inference import poisoning
 from tacit.local.reports import Reports
 from tacit.local.surveys.questions import SeveralOf
 from tacit.privacy import errors
 
 KIND = "survey"
 LONGEST_QUESTION = 300
+FAKES = (1, 10, 100)
 
 OPEN = (
     "none yet: the campaign is open. This answer is for you alone, because answers from before and "
@@ -72,13 +74,14 @@ def summarize(reports: Reports, confidence: float, closed: bool) -> dict[str, An
         {"name": name, **_told(reports, question, closed, confidence=confidence)}
         for name, question in default_questions(survey).items()
     ]
-    nothing: dict[str, Any] = {"classes": [], "codewords": [], "poisoning": [], "notes": []}
+    nothing: dict[str, Any] = {"classes": [], "codewords": [], "notes": []}
     return {
         "reports": len(reports),
         "votes": 0,
         "confidence": confidence,
         **nothing,
         **dict.fromkeys(("shift", "model", "accuracy")),
+        "poisoning": _poisoning(reports),
         "answers": answers,
         "guarantee": str(survey.guarantee),
         "closed": closed,
@@ -94,6 +97,33 @@ def answer(reports: Reports, question: str, closed: bool, **options: Any) -> dic
     found: dict[str, Any] = reports.mechanism.answer(reports, question, **options).to_plain()
     found["readers"] = f"{found['readers']} {WITHDRAWN}" if closed else OPEN
     return found
+
+
+def _poisoning(reports: Reports) -> list[dict[str, Any]]:
+    """Compute the largest shift of a share by fakes, who all choose the sheet that it is on."""
+    channel: Any = reports.channel
+    counts = np.bincount(reports.columns["sheet"], minlength=len(channel.sheets)).tolist()
+    groups = [
+        (count, part.law, part.law.categories // measure.levels)
+        for count, parts in zip(counts, channel.sheets, strict=True)
+        for part in parts
+        for measure in part.measures
+        if count and measure.kind == "option"
+    ]
+    smallest = min((count for count, *_ in groups), default=0)
+    return [
+        {
+            "fakes": fakes,
+            "lying": poisoning.lying_shift(smallest, fakes).worst,
+            "share": min(1.0, max(_forged(*group, fakes) for group in groups)),
+        }
+        for fakes in FAKES
+        if fakes <= smallest
+    ]
+
+
+def _forged(count: int, law: Any, symbols: int, fakes: int) -> float:
+    return poisoning.share_shift(poisoning.law_of(law), symbols, count, fakes).worst
 
 
 def _told(reports: Reports, question: str, closed: bool, **options: Any) -> dict[str, Any]:

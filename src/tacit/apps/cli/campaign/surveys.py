@@ -28,6 +28,13 @@ def print_answers(summary: dict[str, Any]) -> None:
     rows = [row for one in summary["answers"] for row in _rows(one)]
     columns = ("question", "value", f"{summary['confidence']:.0%} interval")
     print_table(f"{summary['reports']:,} reports", columns, rows)
+    fakes = [
+        (str(one["fakes"]), f"± {one['lying']:.4f}", f"± {one['share']:.4f}")
+        for one in summary["poisoning"]
+    ]
+    if fakes:
+        columns = ("fakes", "share, if they lie", "share, if they forge")
+        print_table("Largest shift that fake participants could cause", columns, fakes)
     print_text(f"To you, who see the reports: {summary['guarantee']}, for each person.")
     print_text(f"To readers of answers: {summary['readers']}")
 

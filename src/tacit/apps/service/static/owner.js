@@ -80,9 +80,9 @@ function show(summary) {
   find("few").hidden = true;
   find("results").hidden = false;
   find("survey").hidden = summary.answers === undefined;
-  find("unsurveyed").hidden = !find("survey").hidden;
   if (summary.answers) {
-    for (const name of ["classes", "codewords"]) chart(name, []);
+    for (const name of ["classes", "codewords", "model"]) find(`${name}-box`).hidden = true;
+    poisoning(summary.poisoning);
     return showAnswers(summary, described.schema);
   }
   const classes = named(summary.classes, "class");
@@ -148,6 +148,7 @@ function modelText(published, votes, minimum) {
 
 const POISON = {
   lying: "Any share (lies)",
+  share: "Any share (forged)",
   class_share: "Label share (forged)",
   codeword_share: "Group share (forged)",
   accuracy: "Accuracy (forged)",
@@ -155,6 +156,7 @@ const POISON = {
 
 function poisoning(rows) {
   const columns = Object.keys(POISON).filter((name) => rows.some((row) => (row[name] ?? null) !== null));
+  find("fakes-box").hidden = rows.length === 0;
   const cell = (value) => ((value ?? null) === null ? "–" : `±\u00a0${(100 * value).toFixed(value < 0.1 ? 2 : 0)}`);
   find("poison-head").replaceChildren(make("tr", {}, make("th", { scope: "col" }, "Fakes"),
     ...columns.map((name) => make("th", { scope: "col" }, POISON[name]))));
