@@ -283,6 +283,19 @@ def test_a_sheet_without_reports_is_said_and_the_rest_is_answered():
     assert "two reports or more" in told["region"]["problem"]
 
 
+def test_the_effect_of_fakes_is_that_of_forgers_who_choose_the_smallest_sheet():
+    made = tacit.Survey({"smoker": tacit.YesNo(), "age": tacit.Number(0, 9)}, epsilon=2)
+    rows = {"smoker": ["no"] * 500, "age": [3] * 500}
+    reports = made.release(rows, assigned=np.repeat([0, 1], [200, 300]))
+    told = surveys.summarize(reports, 0.95, False)["poisoning"]
+    assert [one["fakes"] for one in told] == [1, 10, 100]
+    p, q = made.channel().sheets[0][0].law.inclusion
+    for one in told:
+        assert one["lying"] == pytest.approx(one["fakes"] / 200)  # of those with a share
+        # A forged yes counts (1 - q)/(p - q) where an honest no counts 0 on average.
+        assert one["share"] == pytest.approx(min(1, one["fakes"] / 200 * (1 - q) / (p - q)))
+
+
 def test_bad_questions_are_refused_with_what_can_be_asked(house):
     owner = house.owner()
     crowd.answer(owner, people(30), 30)

@@ -16,7 +16,8 @@ export function showAnswers(summary, schema) {
       ...(one.problem === undefined ? answerOf(one, one.question, schema) : [make("p", {}, one.problem)]));
   }));
   const known = summary.answers.find((one) => one.covers);
-  find("confidence").textContent = known ? known.covers.replace(/ (It|Each) holds.*$/, "")
+  find("confidence").textContent = "";
+  find("answers-cover").textContent = known ? known.covers.replace(/ (It|Each) holds.*$/, "")
     + ` Each interval holds by itself with ${percent(summary.confidence)} confidence.` : "";
   find("draft").hidden = summary.closed;
   find("who").replaceChildren(
