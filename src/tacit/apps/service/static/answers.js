@@ -54,7 +54,8 @@ export async function ask(api, schema) {
 /** Lists the estimates of an answer, which is one number or one for each group. */
 function entriesOf({ value, groups, standard_error: errors, interval }) {
   if (groups === undefined) return [{ name: "", value, error: errors, interval }];
-  return Object.keys(groups).map((name) => ({ name, value: groups[name], error: errors[name], interval: interval[name] }));
+  return Object.entries(groups).map(([name, own]) =>
+    ({ name, value: own, error: errors[name], interval: interval[name] }));
 }
 
 /** Makes the elements of an answer: bars for shares and bounded numbers, else a table. */
@@ -94,10 +95,12 @@ const rounded = (value) => (value === null ? "unknown" : Number(value.toPrecisio
 
 function tableOf(entries) {
   const cells = ({ name, value, error, interval: [low, high] }) =>
-    [name, rounded(value), rounded(error), low === null || high === null ? "any" : `${rounded(low)} to ${rounded(high)}`];
+    [name, rounded(value), rounded(error),
+      low === null || high === null ? "any" : `${rounded(low)} to ${rounded(high)}`];
   const row = (tag, texts) => make("tr", {}, ...texts.map((text) => make(tag, {}, text)));
-  return make("div", { class: "scroll" }, make("table", {}, make("thead", {}, row("th", ["", "Value", "Standard error", "Interval"])),
-    make("tbody", {}, ...entries.map((one) => row("td", cells(one))))));
+  const head = make("thead", {}, row("th", ["", "Value", "Standard error", "Interval"]));
+  const rows = make("tbody", {}, ...entries.map((one) => row("td", cells(one))));
+  return make("div", { class: "scroll" }, make("table", {}, head, rows));
 }
 
 /** Lists questions by group, tables and quantiles that the sheets allow. */

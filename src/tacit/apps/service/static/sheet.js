@@ -2,7 +2,7 @@
 
 import { find, make } from "./page.js";
 import { someOf } from "./preview.js";
-import { dateAfter } from "./survey.js";
+import { dateAfter, isDate } from "./survey.js";
 import { cost, factor, guess, percent, plural, surer } from "./words.js";
 
 const MOST_BUTTONS = 24, SHOWN = 6;
@@ -57,7 +57,8 @@ export class Sheet {
   told() {
     const { device, sheet } = this, parts = device.sheets[sheet], { epsilon } = device.costOf(sheet);
     return [
-      ...(device.sheets.length > 1 ? ["What you were asked says nothing about you: it was picked before you answered."] : []),
+      ...(device.sheets.length > 1 ? ["What you were asked says nothing about you: it was picked before you answered."]
+        : []),
       ...parts.flatMap((part) => part.measures.map(rounded).filter(Boolean)),
       ...parts.flatMap((part) => named(part)),
       `The report changes the odds of any other guess about you by a factor of at most ${factor(epsilon)} `
@@ -88,7 +89,8 @@ function named({ channel, measures }) {
   const what = measures.length > 1 ? "combinations of answers" : "answers";
   const lines = [`The report names ${size} of ${categories.toLocaleString("en")} possible ${what}. It names yours `
     + `${percent(own)} of the time, and each other one ${percent(other)} of the time.`];
-  if (measures.length === 1 && measures[0].kind === "option") lines.push(guess(channel.guess(categories), categories, "answer"));
+  const alone = measures.length === 1 && measures[0].kind === "option";
+  if (alone) lines.push(guess(channel.guess(categories), categories, "answer"));
   return lines;
 }
 
@@ -126,7 +128,8 @@ class Field {
   }
 
   #fieldset() {
-    const choices = this.inputs.map((input) => make("span", {}, input, make("label", { for: input.id }, titled(input.value))));
+    const choices = this.inputs.map((input) =>
+      make("span", {}, input, make("label", { for: input.id }, titled(input.value))));
     return make("fieldset", { class: "ask" }, make("legend", {}, headingOf(this.question)), ...this.#help(),
       make("div", { class: "choices" }, ...choices), this.problem);
   }
@@ -152,21 +155,24 @@ class Field {
     if (this.radios) return this.inputs.find((one) => one.checked)?.value;
     const text = this.inputs[0].value.trim();
     if (text === "") return this.inputs[0].validity.badInput ? NaN : undefined;
-    return this.question.kind === "number" ? numberOf(text) : text;
+    if (this.question.options) return text;
+    return this.question.kind === "number" ? numberOf(text) : isDate(text) ? text : NaN;
   }
 
   /** The answer in words. */
   get said() {
     const { question, value } = this;
     if (question.options) return titled(value);
-    return question.kind === "date" ? day(value) : `${value.toLocaleString("en", { maximumFractionDigits: 20 })}${unitOf(question)}`;
+    if (question.kind === "date") return day(value);
+    return `${value.toLocaleString("en", { maximumFractionDigits: 20 })}${unitOf(question)}`;
   }
 
   /** Whether there is an answer; if not, says so beside the question. */
   check() {
-    const { value, question } = this;
-    const missing = question.options ? "Choose an answer." : question.kind === "date" ? "Give a date." : "Give a number.";
-    const wrong = value === undefined ? missing : Number.isNaN(value) ? "This must be a number, like 3 or 2.5." : "";
+    const { value, question: { options, kind } } = this;
+    const missing = options ? "Choose an answer." : `Give a ${kind}.`;
+    const other = `This must be a ${kind}, like ${kind === "date" ? "2026-01-31" : "3 or 2.5"}.`;
+    const wrong = value === undefined ? missing : Number.isNaN(value) ? other : "";
     this.problem.textContent = wrong;
     this.problem.hidden = !wrong;
     const marked = this.radios ? this.element : this.inputs[0];
@@ -233,7 +239,9 @@ export const exampleOf = (report, device) => reportOf(report, device, SHOWN);
 
 /** Returns what taking part means, in the words of a survey. */
 export function promises({ sheets }) {
-  const picks = sheets.length > 1 ? `There are ${plural(sheets.length, "short sheet")} of questions. Your browser picks one `
-    + "at random, before you answer, and asks you only what is on it. It then sends the number of the sheet, and" : "Your browser sends";
-  return { sent: `${picks} a list of possible answers, chosen at random, to ${location.host}. Yours may or may not be on the list.` };
+  const picks = sheets.length > 1 ? `There are ${plural(sheets.length, "short sheet")} of questions. Your browser picks `
+    + "one at random, before you answer, and asks you only what is on it. It then sends the number of the sheet, and"
+    : "Your browser sends";
+  const list = `a list of possible answers, chosen at random, to ${location.host}.`;
+  return { sent: `${picks} ${list} Yours may or may not be on the list.` };
 }

@@ -12,6 +12,9 @@ const whole = (least, value, most) => Number.isSafeInteger(value) && least <= va
 /** Returns the day of a date like 2026-01-31, counted from 1970; NaN for anything else. */
 const dayOf = (text) => (/^\d{4}-\d{2}-\d{2}$/.test(text) ? Date.parse(`${text}T00:00Z`) / DAY : NaN);
 
+/** Whether a text is a date like 2026-01-31. */
+export const isDate = (text) => Number.isFinite(dayOf(text));
+
 /** Returns the date that is this many days after another. */
 export const dateAfter = (first, days) => new Date((dayOf(first) + Math.round(days)) * DAY).toISOString().slice(0, 10);
 
