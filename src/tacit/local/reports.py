@@ -59,7 +59,11 @@ def certify(
         channel.event,
         guarantee=channel.guarantee,
         assumptions=channel.assumptions,
-        not_protected=(*mechanism.not_protected, REFUSED, *further),
+        not_protected=(
+            *mechanism.not_protected,
+            getattr(mechanism, "refused", REFUSED),
+            *further,
+        ),
         rng=rng,
     )
 

@@ -17,6 +17,7 @@ from typing import Any, Self
 import httpx
 import numpy as np
 
+from tacit.apps.service import surveys
 from tacit.apps.service.campaign import FULL, OPEN, Campaign
 from tacit.apps.service.connection import (
     Address,
@@ -148,6 +149,7 @@ class Client:
         """Draw one report per row, without sending or storing it: send each report unchanged.
 
         A single row may be passed by itself, as an array or as a mapping of column names to values.
+        The columns of a survey are its questions.
         """
         terms = self.terms()
         if (labels is not None) != terms.labelled:
@@ -158,7 +160,8 @@ class Client:
             )
             errors.refuse("Client", "label", condition, type(labels).__name__)
         table, one = together(rows, terms.mechanism.schema)
-        reports: Reports = terms.mechanism.release(table, _labels(labels, one))
+        given = () if labels is None else (_labels(labels, one),)
+        reports: Reports = terms.mechanism.release(table, *given)
         return reports
 
     def send(self, token: str, report: Mapping[str, Any]) -> str:
@@ -237,6 +240,16 @@ class Client:
     def results(self, confidence: float = 0.95) -> dict[str, Any]:
         """Fetch estimates from the reports and votes so far."""
         content = self._connection.get("/results", bearer=self._owner(), confidence=confidence)
+        return read_object(content)
+
+    def answer(self, question: str, **options: Any) -> dict[str, Any]:
+        """Ask a question about a survey, like "mean income by region"; see `Survey.answer`.
+
+        `confidence` and `simultaneous` are as there. Returns what `tacit ask --json` prints.
+        """
+        content = self._connection.get(
+            "/answer", bearer=self._owner(), question=question, **options
+        )
         return read_object(content)
 
     def download_reports(self, path: str | Path, round: int | None = None) -> Path:
@@ -420,6 +433,8 @@ def as_json(reports: Reports) -> list[dict[str, Any]]:
 
 def together(rows: Any, schema: Any) -> tuple[Any, bool]:
     """Return rows as a mechanism takes them, and whether a single row was passed by itself."""
+    if surveys.is_survey(schema):
+        return surveys.together(schema, rows)
     if isinstance(rows, Mapping):
         alone = not any(np.ndim(value) for value in rows.values())
         return ({name: [value] for name, value in rows.items()} if alone else rows), alone

@@ -9,7 +9,7 @@ chooses the cells of the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -103,9 +103,63 @@ def run(
         for start in range(0, len(part), _DRAWN_AT_ONCE):
             chosen = part[start : start + _DRAWN_AT_ONCE]
             outcomes += send(np.take(pool, chosen, mode="wrap"), advance)
+    return _counted(people, min(people, len(pool)), outcomes)
+
+
+def answer(
+    client: Client,
+    answers: Mapping[str, Sequence[Any]],
+    people: int,
+    *,
+    batch: int = 100,
+    single: bool = False,
+    advance: Advance = lambda count: None,
+) -> CrowdResult:
+    """Invite people with the owner's key, and have each of them answer a survey.
+
+    `answers` has a column for each question; more people than rows use the rows again.
+    """
+    people = errors.whole("crowd", "people", people, least=1, most=10_000_000)
+    batch = errors.whole("crowd", "batch", batch, least=1, most=LARGEST_BATCH)
+    columns = {name: list(column) for name, column in answers.items()}
+    rows = min(map(len, columns.values()))
+    send = _Posted(client, 1 if single else batch)
+    outcomes: list[str | ServiceError] = []
+    for start in range(0, people, _DRAWN_AT_ONCE):
+        chosen = [at % rows for at in range(start, min(start + _DRAWN_AT_ONCE, people))]
+        own = {name: [column[at] for at in chosen] for name, column in columns.items()}
+        drawn = as_json(client.draw(own))
+        outcomes += send(drawn, client.send, client.send_batch, advance)
+    return _counted(people, min(people, rows), outcomes)
+
+
+def _counted(people: int, rows: int, outcomes: list[str | ServiceError]) -> CrowdResult:
     reasons = [outcome.code for outcome in outcomes if isinstance(outcome, ServiceError)]
     refused = {reason: reasons.count(reason) for reason in sorted(set(reasons))}
-    return CrowdResult(people, min(people, len(pool)), people - len(reasons), refused)
+    return CrowdResult(people, rows, people - len(reasons), refused)
+
+
+@dataclass(frozen=True)
+class _Posted:
+    """A sender that invites one person for each answer, and sends the answers."""
+
+    client: Client
+    size: int
+
+    def __call__(
+        self,
+        drawn: list[Any],
+        one: Callable[..., str],
+        many: Callable[..., list[str | ServiceError]],
+        advance: Advance,
+    ) -> list[str | ServiceError]:
+        items = list(zip(self.client.invite(len(drawn)), drawn, strict=True))
+        outcomes: list[str | ServiceError] = []
+        for start in range(0, len(items), self.size):
+            some = items[start : start + self.size]
+            outcomes += many(some) if self.size > 1 else [_alone(one, *some[0])]
+            advance(len(some))
+        return outcomes
 
 
 @dataclass(frozen=True)
@@ -132,13 +186,7 @@ class _Sender:
             labelled = self.client.terms().labelled
             drawn = as_json(self.client.draw(rows, labels if labelled else None))
             one, many = self.client.send, self.client.send_batch
-        items = list(zip(self.client.invite(len(drawn)), drawn, strict=True))
-        outcomes: list[str | ServiceError] = []
-        for start in range(0, len(items), self.size):
-            some = items[start : start + self.size]
-            outcomes += many(some) if self.size > 1 else [_alone(one, *some[0])]
-            advance(len(some))
-        return outcomes
+        return _Posted(self.client, self.size)(drawn, one, many, advance)
 
 
 def _alone(send: Callable[[str, Any], str], token: str, drawn: Any) -> str | ServiceError:

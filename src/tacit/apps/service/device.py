@@ -24,6 +24,8 @@ from tacit.local.channels import (
 )
 from tacit.local.inference.votes import Ballot
 from tacit.local.learned.direct import STEPS
+from tacit.local.surveys import questions
+from tacit.local.surveys.channel import SurveyChannel
 from tacit.privacy import artifact, errors, events
 from tacit.privacy.mechanisms import Channel, DiscreteLaplace
 from tacit.privacy.rounding import float_above
@@ -104,6 +106,8 @@ def _channel(
                 "partitions": channel.partitions,
                 "law": _law(channel.law),
             }
+        case SurveyChannel():
+            return {"kind": "survey", "steps": questions.STEPS, "sheets": _sheets(channel)}
         case LatentChannel() if encoder is not None and isinstance(channel.noise, DiscreteLaplace):
             return {
                 "kind": "latent",
@@ -112,6 +116,17 @@ def _channel(
                 "label": _law(channel.flip),
             }
     return None
+
+
+def _sheets(channel: SurveyChannel) -> list[list[dict[str, Any]]]:
+    """List what each part of each sheet measures, and the law of the set that is released."""
+    return [
+        [
+            {"measures": [one.to_plain() for one in part.measures], "law": _law(part.law)}
+            for part in parts
+        ]
+        for parts in channel.sheets
+    ]
 
 
 def _law(channel: Channel | None) -> dict[str, Any] | None:

@@ -222,6 +222,7 @@ def owners(router: APIRouter, service: Service) -> None:
         """Close the campaign for good: it takes no further answers."""
         own(name, request)
         store.end(name)
+        service.summaries.forget()  # those of an open campaign are for its owner alone
         return store.describe(name)
 
     @router.get(CAMPAIGN + "/results")
@@ -229,6 +230,19 @@ def owners(router: APIRouter, service: Service) -> None:
         """Return estimates with intervals, accuracy by votes, and the possible effect of fakes."""
         own(name, request)
         return service.summaries.of(name, confidence)
+
+    @router.get(CAMPAIGN + "/answer")
+    def answer(
+        name: str,
+        request: Request,
+        question: str,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+    ) -> dict[str, Any]:
+        """Answer a question about a survey from its reports, as `tacit ask --json` does."""
+        own(name, request)
+        options = {"confidence": confidence, "simultaneous": simultaneous}
+        return service.summaries.answer(name, question, **options)
 
     @router.post(CAMPAIGN + "/model", status_code=201)
     def learn(name: str, request: Request) -> dict[str, Any]:

@@ -86,6 +86,7 @@ class Store:
 
     def create(self, mechanism: Any, **settings: Any) -> tuple[Campaign, str]:
         """Create a campaign; return it with the owner's key, which is not stored."""
+        settings.setdefault("labelled", mechanism.classes is not None)
         made = Campaign(id=secrets.token_urlsafe(9), mechanism=mechanism, **settings)
         key = tokens.new()
         values = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-from tacit.apps.service import results
+from tacit.apps.service import results, surveys
 from tacit.apps.service.campaign import Campaign
 from tacit.apps.service.problems import Problem
 from tacit.apps.service.store import Store
@@ -66,6 +66,10 @@ class Summaries:
 
     def _compute(self, name: str, now: Any, confidence: float) -> dict[str, Any]:
         campaign = self.store.campaign(name)
+        if surveys.is_survey(campaign.mechanism):
+            (reports,) = self.store.reports(name)
+            summary = surveys.summarize(reports, confidence, now.closed)
+            return {**summary, "minimum": campaign.minimum}
         published = None if now.model is None else artifact.unpack(self.store.model(name))
         summary = results.summarize(
             campaign,
@@ -79,6 +83,14 @@ class Summaries:
         if published is not None:
             summary["notes"] = [*summary["notes"], *results.notes(published)]
         return {**summary, "minimum": campaign.minimum}
+
+    def answer(self, name: str, question: str, **options: Any) -> dict[str, Any]:
+        """Answer an owner's question about a survey, from the reports so far."""
+        if not surveys.is_survey(self.store.campaign(name).mechanism):
+            raise Problem("bad-request", "Questions can be asked of surveys; others have results.")
+        closed = self.store.status(name).closed  # first: then no report can come between the two
+        (reports,) = self.store.reports(name)
+        return surveys.answer(reports, question, closed, **options)
 
     def learn(self, name: str) -> dict[str, Any]:
         """Learn a model from the reports so far, and publish it."""

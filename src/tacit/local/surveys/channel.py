@@ -7,6 +7,7 @@ subset selection with the part's share of ε; the shares of a sheet's parts sum 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -14,6 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit.local.channels import ColumnForm, ReportChannel
 from tacit.local.report_files import Columns
@@ -24,6 +26,9 @@ from tacit.privacy.events import Composed, Event, Parallel
 from tacit.privacy.guarantees import Unit
 from tacit.privacy.mechanisms import SubsetSelection
 from tacit.privacy.randomness import Randomness, source, uniform_below
+
+_NUMBER = np.dtype("<u4")
+"""The number of a sheet in the compact form of a report, without its leading zeros."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +137,52 @@ class SurveyChannel(ReportChannel):
         parts = self.sheets[number]
         return parts[0].law if len(parts) == 1 else replace(self, sheets=(parts,))
 
+    @property
+    def report_bytes(self) -> int:
+        """Bytes of the number of a sheet, and of the sets of the longest one; others end in 0."""
+        return self._number_bytes + max(
+            sum(part.law.report_bytes for part in parts) for parts in self.sheets
+        )
+
+    @property
+    def _number_bytes(self) -> int:
+        return max(1, -(-(len(self.sheets) - 1).bit_length() // 8))
+
+    def to_bytes(self, columns: Columns) -> npt.NDArray[np.uint8]:
+        checked = self.check(columns)
+        wire = np.zeros((len(checked["sheet"]), self.report_bytes), np.uint8)
+        numbers = checked["sheet"].astype(_NUMBER)[:, None].view(np.uint8)
+        wire[:, : self._number_bytes] = numbers[:, : self._number_bytes]
+        for number, part, place, own in self._pieces(checked["sheet"]):
+            rows = np.flatnonzero(checked["sheet"] == number)
+            wire[rows, own] = part.law.to_bytes(checked["symbols"][rows, place])
+        return wire
+
+    def from_bytes(self, wire: npt.NDArray[np.uint8]) -> Columns:
+        numbers = np.zeros((len(wire), _NUMBER.itemsize), np.uint8)
+        numbers[:, : self._number_bytes] = wire[:, : self._number_bytes]
+        sheet = numbers.view(_NUMBER)[:, 0].astype(np.int64)
+        if bool(np.any(sheet >= len(self.sheets))):
+            raise errors.InvalidData("survey: a report must be of one of the sheets.")
+        symbols, left = np.full((len(wire), self.width), -1, np.int64), wire.copy()
+        left[:, : self._number_bytes] = 0
+        for number, part, place, own in self._pieces(sheet):
+            rows = np.flatnonzero(sheet == number)
+            symbols[rows, place] = part.law.from_bytes(wire[rows, own])
+            left[rows, own] = 0
+        if bool(np.any(left)):
+            raise errors.InvalidData("survey: a report must end in zeros.")
+        return self.check({"sheet": sheet, "symbols": symbols})
+
+    def _pieces(self, sheet: Integers) -> Iterator[tuple[int, Part, slice, slice]]:
+        """Yield each part of the sheets in use, with its place among symbols and among bytes."""
+        for number in np.unique(sheet).tolist():
+            parts = self.sheets[number]
+            sizes = (self._number_bytes, *(part.law.report_bytes for part in parts))
+            bounds = pairwise(np.cumsum(sizes).tolist())
+            for part, place, (start, end) in zip(parts, self.places(number), bounds, strict=True):
+                yield number, part, place, slice(start, end)
+
     def log_prob(self, released: Columns, raw: Any) -> Reals:
         answers = self._answers(raw)
         logs = np.full(len(released["sheet"]), -math.log(len(self.sheets)))
@@ -161,12 +212,11 @@ class SurveyChannel(ReportChannel):
     def check(self, columns: Columns) -> Columns:
         """Return sheets and sets of symbols; refuse what the channel cannot have released."""
         checked = super().check(columns)
-        for number, parts in enumerate(self.sheets):
+        for number in np.unique(checked["sheet"]).tolist():
             rows = checked["symbols"][checked["sheet"] == number]
-            for part, place in zip(parts, self.places(number), strict=True):
-                if len(rows):
-                    part.law.must_be_sets(rows[:, place])
-            used = sum(part.width for part in parts)
+            for part, place in zip(self.sheets[number], self.places(number), strict=True):
+                part.law.must_be_sets(rows[:, place])
+            used = sum(part.width for part in self.sheets[number])
             if bool(np.any(rows[:, used:] != -1)):
                 raise errors.InvalidData("survey: a report must end in −1 after its last set.")
         return checked

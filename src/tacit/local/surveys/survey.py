@@ -56,7 +56,8 @@ class Survey:
 
     kind = "survey"
     classes = None
-    not_protected = ("Which questions a person was asked, and that the person took part.",)
+    not_protected = ("Which questions a person was asked.",)
+    refused = "That an answer is not one of those declared: it is refused, and no report is sent."
 
     def __init__(
         self, questions: dict[str, Any], *, epsilon: Any, sheets: Any = None, divided: bool = False
@@ -125,7 +126,19 @@ class Survey:
 
     def channel(self, labelled: bool | None = None) -> SurveyChannel:
         """Return the channel of one person's report."""
+        if labelled:
+            remedy = "A label is one of the questions."
+            errors.refuse("Survey", "labelled", "omitted", labelled, remedy)
         return self._channel
+
+    @property
+    def schema(self) -> Survey:
+        """What people's answers look like: a survey is its own schema."""
+        return self
+
+    def shared(self, application: str = "collection", level: str = "latent") -> Survey:
+        """Return what people get: all of it, because nothing in it was learned from anybody."""
+        return self
 
     @property
     def event(self) -> Event:
@@ -210,9 +223,13 @@ class Survey:
 
     def parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return parameters and arrays, for `tacit.artifact`."""
-        return self.to_plain(), {"sheets": np.array([len(self.sheets)])}
+        plain = self.to_plain()
+        # A list, because artifacts sort the names of objects, and questions have an order.
+        return {**plain, "questions": list(map(list, plain["questions"].items()))}, {
+            "sheets": np.array([len(self.sheets)])
+        }
 
     @classmethod
     def from_parts(cls, parameters: dict[str, Any], arrays: Any) -> Survey:
         """Build a survey from its parts."""
-        return cls.from_plain(parameters)
+        return cls.from_plain({**parameters, "questions": dict(parameters["questions"])})

@@ -15,6 +15,7 @@ import typer
 
 from tacit.apps.cli.campaign import learning
 from tacit.apps.cli.campaign.participants import OwnerKey, Url, connected
+from tacit.apps.cli.campaign.surveys import print_answers
 from tacit.apps.cli.console import (
     accuracy_cells,
     must_exist,
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 Artifact = Annotated[
     Path,
     typer.Argument(
-        help="Mechanism: a directory that tacit collect fit or export wrote.", metavar="ARTIFACT"
+        help="Mechanism (a directory that tacit collect fit or export wrote), or survey (JSON).",
+        metavar="ARTIFACT",
     ),
 ]
 Database = Annotated[
@@ -267,13 +269,16 @@ def results(
     confidence: Confidence = 0.95,
     as_json: AsJson = False,
 ) -> None:
-    """Show shares and accuracy with intervals, and how far fake participants could shift them."""
+    """Show shares and accuracy with intervals, and how far fake participants could shift them.
+
+    Of a survey, show an answer about each question.
+    """
     errors.probability("campaign results", "--confidence", confidence, zero=False)
     with connected(url, key=key) as client:
         summary = client.results(confidence)
     if as_json:
         return print_json(summary)
-    _print_results(summary)
+    (print_answers if "answers" in summary else _print_results)(summary)
 
 
 def reports(
@@ -322,9 +327,13 @@ def _opened(db: str, secret: Path | None) -> Iterator[Store]:
 
 
 def _mechanism(directory: Path) -> Any:
-    """Load the mechanism and check it before a database is created for it."""
+    """Load the mechanism or survey and check it before a database is created for it."""
+    from tacit.local.surveys.survey import Survey
     from tacit.privacy import artifact
 
+    if directory.suffix == ".json":
+        must_exist(directory)
+        return Survey.read(directory)
     return must_have(artifact.load(directory), "release", directory).shared("collection")
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
+from tacit.apps.cli.campaign.surveys import read_answers
 from tacit.apps.cli.console import REFUSED, must_exist, print_text, print_values
 from tacit.apps.cli.files import rows_progress
 from tacit.apps.cli.groups import command
@@ -66,7 +67,10 @@ def take_part(
         ),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="File with your row: CSV (with a header), Parquet or JSON.")
+        Path | None,
+        typer.Option(
+            help="File with your row, or your answers: CSV (with a header), Parquet or JSON."
+        ),
     ] = None,
     label: Annotated[
         str | None,
@@ -120,7 +124,12 @@ def take_part(
 
 def crowd(
     url: Url,
-    data: Annotated[str, typer.Option(help="Data set by name (digits, mnist, …), or a file.")],
+    data: Annotated[
+        str,
+        typer.Option(
+            help="Data set by name (digits, mnist, …), or a file; of a survey, a file of answers."
+        ),
+    ],
     people: Annotated[int, typer.Option(help="Number of people to invite and simulate.")],
     key: OwnerKey = None,
     schema: Annotated[
@@ -142,21 +151,19 @@ def crowd(
     The noise comes from the operating system, so there is no seed.
     """
     from tacit.apps.service import crowd as crowds
+    from tacit.apps.service.surveys import is_survey
     from tacit.data import datasets
 
-    dataset = datasets.load(data, schema)
-    with connected(url, key=key) as client, rows_progress(people) as advance:
-        result = crowds.run(
-            client,
-            dataset,
-            people,
-            vote=vote,
-            batch=batch,
-            single=single,
-            rounds=rounds,
-            inhouse_public=inhouse_public,
-            advance=advance,
-        )
+    with connected(url, key=key) as client:
+        mechanism = client.mechanism() if Path(data).is_file() else None
+        with rows_progress(people) as advance:
+            settings: dict[str, Any] = {"batch": batch, "single": single, "advance": advance}
+            if is_survey(mechanism):
+                answers = read_answers(Path(data), mechanism)
+                result = crowds.answer(client, answers, people, **settings)
+            else:
+                settings |= {"vote": vote, "rounds": rounds, "inhouse_public": inhouse_public}
+                result = crowds.run(client, datasets.load(data, schema), people, **settings)
     values = result.to_dict()
     print_values(
         values if as_json else {**values, "refused": _reasons(values)}, as_json, "The crowd"
@@ -214,9 +221,14 @@ def _must_agree(
 
 def _show(terms: Campaign, vote: bool, folder: Path) -> None:
     """Show what would be sent and its cost, derived here and not taken from the server."""
+    from tacit.apps.service.surveys import is_survey
+
     what = "your row and its label" if terms.labelled else "your row"
+    if is_survey(terms.mechanism):
+        what = "your answers to one sheet of questions, drawn at random"
     report = f"one noised report of {what}: {terms.channel.guarantee}"
-    now, later = f"{report}. The row itself stays on this machine", ""
+    own = "answers themselves stay" if is_survey(terms.mechanism) else "row itself stays"
+    now, later = f"{report}. The {own} on this machine", ""
     if terms.ballot is not None:
         voted = "one noised vote on whether the learned model is right about your row: "
         voted += str(terms.ballot.guarantee)
@@ -266,8 +278,14 @@ class _Person:
 
 def read_row(path: Path, terms: Campaign, label: str | None, labelled: bool) -> tuple[Any, Any]:
     """Read the one row of a file as the mechanism takes it, and its label if asked for."""
+    from tacit.apps.service.surveys import is_survey
     from tacit.data import tables
 
+    if is_survey(terms.mechanism):
+        answers = read_answers(path, terms.mechanism)
+        if (count := len(next(iter(answers.values())))) != 1:
+            errors.refuse("take-part", "--data", "a file of one person's answers", count)
+        return answers, None
     schema, classes = terms.mechanism.schema, terms.mechanism.classes
     table = _table(path, schema, words_of(classes, label))
     if table.num_rows != 1:

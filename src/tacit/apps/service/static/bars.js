@@ -4,13 +4,13 @@ import { make } from "./page.js";
 
 const HEIGHT = 18;
 
-/** Makes the rows of a chart; `most` is the share at its right end. */
+/** Makes the rows of a chart; `most` is the share at its right end, `said` the numbers in other words. */
 export function bars(entries, most) {
-  return entries.flatMap(({ name, picture = "", share, interval: [low, high] }) => [
+  return entries.flatMap(({ name, picture = "", share, interval: [low, high], said }) => [
     make("span", { class: "name", title: String(name) }, picture, String(name)),
     drawn(share ?? 0, low, high, most),
-    make("span", { class: "value" }, make("strong", {}, share === null ? "unknown" : `${points(share)}\u00a0%`)),
-    make("span", { class: "value" }, `${points(low)} to ${points(high)}\u00a0%`),
+    make("span", { class: "value" }, make("strong", {}, said?.[0] ?? (share === null ? "unknown" : `${points(share)}\u00a0%`))),
+    make("span", { class: "value" }, said?.[1] ?? `${points(low)} to ${points(high)}\u00a0%`),
   ]);
 }
 

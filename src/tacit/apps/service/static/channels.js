@@ -11,6 +11,11 @@ function must(holds, what) {
   if (!holds) throw new Error(`The server describes noise that would not protect you (${what}), so nothing was sent.`);
 }
 
+/** Refuses a channel that does not cover every value that a row can have. */
+export function mustFit(holds) {
+  if (!holds) throw new Error("The noise does not match what this survey asks for, so nothing was sent.");
+}
+
 const wholeFrom = (least, value, most) => Number.isSafeInteger(value) && least <= value && value <= most;
 
 /** Refuses a value outside the categories, which would be sent without noise. */

@@ -1,9 +1,10 @@
 /* The mechanism on a person's device: encode a row, draw a report, apply the model. */
 
-import { channelOf } from "./channels.js";
+import { channelOf, mustFit } from "./channels.js";
 import { FREE, sumAbove } from "./odds.js";
 import { Graph } from "./onnx.js";
-import { columnsOf } from "./rows.js";
+import { columnsOf, evenly } from "./rows.js";
+import { Survey } from "./survey.js";
 
 const FAR = 2 ** 100;  // beyond every ball
 const SETS = ["subset-selection"], FLIPS = ["randomized-response"], NOISE = ["discrete-laplace"];
@@ -56,11 +57,6 @@ export function mustAgree(campaign, described, device) {
 }
 
 const isCost = (number) => typeof number === "number" && number >= 0 && number <= 10_000;
-
-/** Refuses a channel that does not cover every value that a row can have. */
-function mustFit(holds) {
-  if (!holds) throw new Error("The noise does not match what this survey asks for, so nothing was sent.");
-}
 
 /** Makes the channel of a vote: right or wrong, for each class or for all together. */
 export function votesOf({ channel, classes, epsilon }) {
@@ -243,13 +239,7 @@ function placesOf({ schema, channel }) {
 }
 
 const KINDS = { __proto__: null, latent: Latent, features: Features, partitions: Partitions,
-  "subset-selection": Codebook };
-
-/** Rounds to the nearest whole number, halves to the even one. */
-function evenly(value) {
-  const below = Math.floor(value), rest = value - below;
-  return rest > 0.5 || (rest === 0.5 && below % 2 !== 0) ? below + 1 : below;
-}
+  "subset-selection": Codebook, survey: Survey };
 
 /** Returns the nearest multiple of the grid step, as a whole number; halves go up. */
 function quantize(value, step) {

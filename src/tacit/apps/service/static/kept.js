@@ -1,4 +1,5 @@
-/* What this browser stores for one invitation: the drawn report and vote, and their receipts.
+/* What this browser stores for one invitation: the drawn report and vote, and their receipts; of a
+ * survey also the sheet of questions, which is drawn before they are shown.
  *
  * A report is stored before it is sent: a retry sends the same bytes, and nothing is drawn twice as
  * long as this browser keeps its data. If nothing is stored, the page asks the server whether the
@@ -31,7 +32,7 @@ export class Kept {
   constructor(name, database) {
     this.name = name;
     this.#database = database;
-    /** {report, receipt, withdrawn, vote, voteReceipt, voteWithdrawn}, those that are stored. */
+    /** {sheet, report, receipt, withdrawn, vote, voteReceipt, voteWithdrawn}, those that are stored. */
     this.all = {};
   }
 

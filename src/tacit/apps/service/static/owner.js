@@ -1,6 +1,7 @@
 /* The owner's page: live counts, estimates with intervals, the model, invitations, downloads. */
 
 import { Api, Refusal } from "./api.js";
+import { ask, offerExamples, showAnswers } from "./answers.js";
 import { bars, reach } from "./bars.js";
 import { bytesOf } from "./device.js";
 import { paint } from "./drawing.js";
@@ -49,17 +50,17 @@ async function watch() {
 // --- what the key opens -------------------------------------------------------------------------
 
 async function results() {
-  const state = [campaign.reports, campaign.votes, campaign.model?.sha256].join();
-  if (state === seen) return;
+  const state = [campaign.reports, campaign.votes, campaign.model?.sha256].join(), open = campaign.state;
+  if (`${state} ${open}` === seen) return;
   try {
     const summary = await api.json("/results");
     show(summary);
     // A busy server answers with results of a moment ago: then this page asks again.
-    if ([summary.reports, summary.votes, summary.model?.sha256].join() === state) seen = state;
+    if ([summary.reports, summary.votes, summary.model?.sha256].join() === state) seen = `${state} ${open}`;
   } catch (error) {
     if (!(error instanceof Refusal) || error.code !== "too-few") throw error;
     few(error.body);
-    seen = state;
+    seen = `${state} ${open}`;
   }
   find("owned").hidden = false;
   find("unlock").hidden = find("key-hint").hidden = true;
@@ -78,6 +79,12 @@ const named = (entries, key, name = String) => entries.map((one) => ({ ...one, n
 function show(summary) {
   find("few").hidden = true;
   find("results").hidden = false;
+  find("survey").hidden = summary.answers === undefined;
+  if (summary.answers) {
+    for (const name of ["classes", "codewords", "model"]) find(`${name}-box`).hidden = true;
+    poisoning(summary.poisoning);
+    return showAnswers(summary, described.schema);
+  }
   const classes = named(summary.classes, "class");
   const groups = named(summary.codewords ?? [], "codeword", (at) => `Group ${at + 1}`)
     .map((one) => ({ ...one, picture: pictureOf(one.codeword) })).sort((a, b) => b.share - a.share);
@@ -141,6 +148,7 @@ function modelText(published, votes, minimum) {
 
 const POISON = {
   lying: "Any share (lies)",
+  share: "Any share (forged)",
   class_share: "Label share (forged)",
   codeword_share: "Group share (forged)",
   accuracy: "Accuracy (forged)",
@@ -148,6 +156,7 @@ const POISON = {
 
 function poisoning(rows) {
   const columns = Object.keys(POISON).filter((name) => rows.some((row) => (row[name] ?? null) !== null));
+  find("fakes-box").hidden = rows.length === 0;
   const cell = (value) => ((value ?? null) === null ? "–" : `±\u00a0${(100 * value).toFixed(value < 0.1 ? 2 : 0)}`);
   find("poison-head").replaceChildren(make("tr", {}, make("th", { scope: "col" }, "Fakes"),
     ...columns.map((name) => make("th", { scope: "col" }, POISON[name]))));
@@ -163,6 +172,7 @@ async function unlock() {
   seen = null;
   try {
     described ??= await new Api(id).json("/device", { keep: "default" });
+    if (described.kind === "survey") offerExamples(described.schema);
     await counts();
     await results();
   } catch (error) {
@@ -236,6 +246,7 @@ const on = (element, kind, work) => element.addEventListener(kind, async (event)
 on(find("unlock"), "submit", unlock);
 on(find("invite"), "submit", invite);
 on(find("learn"), "click", learn);
+on(find("ask"), "submit", () => ask(api, described.schema));
 on(find("close"), "click", close);
 for (const button of document.querySelectorAll("[data-file]")) on(button, "click", () => download(button.dataset.file));
 document.addEventListener("visibilitychange", () => { if (!document.hidden) watch(); });

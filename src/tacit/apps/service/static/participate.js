@@ -7,6 +7,7 @@ import { Kept } from "./kept.js";
 import { attempt, campaignId, complain, explained, find, make, save, say, step } from "./page.js";
 import { examples, own } from "./preview.js";
 import { SystemEntropy } from "./randomness.js";
+import { Sheet, exampleOf, promises, reportOf } from "./sheet.js";
 import { USED, closed, conclusions, facts, voteState, voteTold } from "./words.js";
 
 const entropy = new SystemEntropy();
@@ -102,11 +103,12 @@ function describe() {
   find("purpose").textContent = campaign.purpose;
   if (campaign.question) find("question").textContent = campaign.question;
   else if (described.schema.image) find("question").textContent = "Which one did you draw?";
-  for (const [name, text] of Object.entries(facts(campaign, described, device))) {
+  const said = { ...facts(campaign, described, device), ...(device?.sheets ? promises(device) : {}) };
+  for (const [name, text] of Object.entries(said)) {
     find(`fact-${name}`).textContent = text;
     find(`fact-${name}`).hidden = text === null;
   }
-  find("limits").replaceChildren(...lines(campaign.certificate.not_protected));
+  for (const list of ["limits", "limits-again"]) find(list).replaceChildren(...lines(campaign.certificate.not_protected));
   find("explanation").replaceChildren(...explained(campaign.explanation));
   find("certificate").href = `/v1/campaigns/${id}/certificate?round=${Number(campaign.round)}`;
   find("elsewhere").hidden = usable();
@@ -124,20 +126,35 @@ function question(title, stepText) {
   step("answer");
 }
 
+/** Draws the sheet of questions once, before anything is asked, and keeps it: answers cannot choose it. */
+async function startSurvey() {
+  await kept.once("sheet", () => unused("report"), () => device.assign(entropy));
+  const { sheet } = kept.all;
+  if (sheet === undefined) return sent();
+  answer ??= new Sheet(device, sheet);
+  find("answer-title").textContent = "Your answers";
+  return step("answer");
+}
+
 function onward() {
   taken = answer.take();
+  if (taken === null) return undefined;  // the form says what is missing, and where
+  if (device.sheets) {
+    find("own-answers").replaceChildren(...answer.own());
+    find("answers-stay").hidden = false;
+  }
   if (voting) return tryModel();
   const picture = own(described, taken);
   find("own").querySelector("canvas")?.remove();
   find("own").hidden = picture === null;
   if (picture) find("own").prepend(picture);
-  find("told").replaceChildren(...lines(conclusions(device, described)));
+  find("told").replaceChildren(...lines(device.sheets ? answer.told() : conclusions(device, described)));
   find("agree").checked = false;
   trials();
   return step("preview");
 }
 
-const trials = () => find("trials").replaceChildren(...examples(device, described, taken));
+const trials = () => find("trials").replaceChildren(...examples(device, described, taken, exampleOf));
 
 // --- one report ---------------------------------------------------------------------------------
 
@@ -157,6 +174,7 @@ async function drawn(kind, before, release) {
     throw error;
   }
   answer.clear();
+  find("own-answers").replaceChildren();
   return kept.all[kind] !== undefined;
 }
 
@@ -195,6 +213,9 @@ async function deliver() {
 function exactly() {
   find("bytes").textContent = [kept.all.report, kept.all.vote].filter(Boolean).join("\n\n");
   find("exactly").hidden = !find("bytes").textContent;
+  if (device?.sheets && kept.all.report !== undefined) {
+    find("in-words").replaceChildren(reportOf(JSON.parse(kept.all.report).report, device));
+  }
 }
 
 /** Returns a title and a text on the report: drawn here, withdrawn, or unknown to this browser. */
@@ -320,7 +341,7 @@ const onSubmit = (name, work) => on(name, "submit", async ({ target }) => {
 onSubmit("invitation", () => use(find("token").value));
 onSubmit("consent", draw);
 onSubmit("vote-consent", drawVote);
-on("start", "click", () => { voting = false; question("Your answer", "Step 1 of 2"); });
+on("start", "click", () => { if (device.sheets) return startSurvey(); voting = false; question("Your answer", "Step 1 of 2"); });
 on("continue", "click", onward);
 on("again", "click", trials);
 on("back-welcome", "click", () => (voting ? sent() : step("welcome")));

@@ -8,9 +8,9 @@ import { columnsOf } from "./rows.js";
 const SHOWN = 4, MOST_TILES = 6, MOST_LINES = 3;
 
 /** Makes elements that show a few example reports of this answer. */
-export function examples(device, described, answer) {
+export function examples(device, described, answer, surveyed) {
   const rng = new SystemEntropy(), encoded = device.encode(answer.row);
-  const show = { latent: latentOf, features: featuresOf, partitions: wayOf }[described.channel.kind] ?? setOf;
+  const show = { latent: latentOf, features: featuresOf, partitions: wayOf, survey: surveyed }[described.channel.kind] ?? setOf;
   return Array.from({ length: SHOWN }, (_, at) => {
     const report = device.release(encoded, answer.label, rng);
     return make("li", {}, make("span", { class: "count" }, `Example ${at + 1}`),
@@ -57,7 +57,7 @@ function wayOf({ partition, symbols }, device, described, encoded, answer) {
 }
 
 /** Picks a few symbols at random, and always the person's own if it is there; the first few would look alike. */
-function someOf(symbols, mine, most) {
+export function someOf(symbols, mine, most) {
   const others = symbols.filter((symbol) => symbol !== mine), held = others.length < symbols.length;
   const picked = [...subset(others.length, Math.min(most - held, others.length), new SystemEntropy())];
   return [...picked.map((at) => others[at]), ...(held ? [mine] : [])].sort((a, b) => a - b);

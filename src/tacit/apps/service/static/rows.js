@@ -2,6 +2,12 @@
 
 import { tensor } from "./tensors.js";
 
+/** Rounds to the nearest whole number, halves to the even one. */
+export function evenly(value) {
+  const below = Math.floor(value), rest = value - below;
+  return rest > 0.5 || (rest === 0.5 && below % 2 !== 0) ? below + 1 : below;
+}
+
 /** Returns the columns of a schema; those of an array are all alike. */
 export function columnsOf(schema) {
   if (schema.kind === "table") return schema.columns;

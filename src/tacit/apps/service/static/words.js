@@ -60,7 +60,7 @@ export function facts(campaign, described, device) {
   };
 }
 
-const surer = (prior, epsilon, source) => `Someone who is ${percent(prior)} sure of something about you can become at `
+export const surer = (prior, epsilon, source) => `Someone who is ${percent(prior)} sure of something about you can become at `
   + `most ${believed(prior, epsilon)} sure from ${source}.`;
 
 function sent(image, device) {
@@ -129,7 +129,7 @@ function ofNoise({ flip, cost: { epsilon } }, { classes }) {
   ];
 }
 
-const guess = (right, count, what) =>
+export const guess = (right, count, what) =>
   `Suppose that someone knows everything else about you, and thinks ${count === 2 ? "both" : `all ${count}`} ${what}s `
   + `equally likely. From the report, they guess yours correctly at most ${Math.ceil(100 * right * (1 + 1e-9))} times `
   + `in 100. Without it, they guess it ${Math.round(100 / count)} times in 100.`;

@@ -1,0 +1,134 @@
+"""Surveys as campaigns: what a person sends, what the owner reads, and whom it may be shown to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tacit.apps.service.problems import Problem
+from tacit.local.inference import poisoning
+from tacit.local.reports import Reports
+from tacit.local.surveys.questions import SeveralOf
+from tacit.privacy import errors
+
+KIND = "survey"
+LONGEST_QUESTION = 300
+FAKES = (1, 10, 100)
+
+OPEN = (
+    "none yet: the campaign is open. This answer is for you alone, because answers from before and "
+    "after somebody's report reveal that report. Close the campaign, then publish answers."
+)
+WITHDRAWN = (
+    "Towards those who see answers from before and after a withdrawal, the person who withdrew has "
+    "the guarantee of a report alone."
+)
+
+
+def is_survey(mechanism: Any) -> bool:
+    """Whether people answer declared questions, and owners ask about the answers."""
+    return bool(getattr(mechanism, "kind", None) == KIND)
+
+
+def together(survey: Any, rows: Any) -> tuple[Any, bool]:
+    """Return answers as columns, and whether they are those of a single person.
+
+    One person's answers are a mapping of questions to values; the value of a question with several
+    answers may be a list.
+    """
+    if not isinstance(rows, Mapping):
+        return rows, False
+    several = {name for name, one in survey.questions.items() if isinstance(one, SeveralOf)}
+    single = [value for name, value in rows.items() if name not in several]
+    alone = all(np.ndim(value) == 0 for value in single)
+    if not single:
+        alone = all(isinstance(value, str) for value in rows.values())
+    return ({name: [value] for name, value in rows.items()} if alone else rows), alone
+
+
+def default_questions(survey: Any) -> dict[str, str]:
+    """Return what the owner's page asks by itself: a share, a mean or a median of each question."""
+    measured: dict[str, set[str]] = {}
+    for parts in survey.channel().sheets:
+        for measure in (one for part in parts for one in part.measures):
+            measured.setdefault(measure.variable.partition("=")[0], set()).add(measure.kind)
+            measured.setdefault(measure.variable, set()).add(measure.kind)
+    asked = {}
+    for name, one in survey.questions.items():
+        if hasattr(one, "options") and name in measured:
+            asked[name] = f"share of {name}"
+        elif measured.get(name, set()) & {"mean", "moments"}:
+            asked[name] = f"mean {name}"
+        elif "bins" in measured.get(name, ()):
+            asked[name] = f"median {name}"
+    return asked
+
+
+def summarize(reports: Reports, confidence: float, closed: bool) -> dict[str, Any]:
+    """Compute what the owner's page shows: an answer about each question that was asked."""
+    errors.probability("results", "confidence", confidence, zero=False)
+    survey = reports.mechanism
+    answers = [
+        {"name": name, **_told(reports, question, closed, confidence=confidence)}
+        for name, question in default_questions(survey).items()
+    ]
+    nothing: dict[str, Any] = {"classes": [], "codewords": [], "notes": []}
+    return {
+        "reports": len(reports),
+        "votes": 0,
+        "confidence": confidence,
+        **nothing,
+        **dict.fromkeys(("shift", "model", "accuracy")),
+        "poisoning": _poisoning(reports),
+        "answers": answers,
+        "guarantee": str(survey.guarantee),
+        "closed": closed,
+        "readers": next((one["readers"] for one in answers if "readers" in one), OPEN),
+    }
+
+
+def answer(reports: Reports, question: str, closed: bool, **options: Any) -> dict[str, Any]:
+    """Answer the owner's question, as `tacit ask --json` does."""
+    if len(question) > LONGEST_QUESTION:
+        detail = f"A question must have at most {LONGEST_QUESTION} characters."
+        raise Problem("bad-request", detail)
+    found: dict[str, Any] = reports.mechanism.answer(reports, question, **options).to_plain()
+    found["readers"] = f"{found['readers']} {WITHDRAWN}" if closed else OPEN
+    return found
+
+
+def _poisoning(reports: Reports) -> list[dict[str, Any]]:
+    """Compute the largest shift of a share by fakes, who all choose the sheet that it is on."""
+    channel: Any = reports.channel
+    counts = np.bincount(reports.columns["sheet"], minlength=len(channel.sheets)).tolist()
+    groups = [
+        (count, part.law, part.law.categories // measure.levels)
+        for count, parts in zip(counts, channel.sheets, strict=True)
+        for part in parts
+        for measure in part.measures
+        if count and measure.kind == "option"
+    ]
+    smallest = min((count for count, *_ in groups), default=0)
+    return [
+        {
+            "fakes": fakes,
+            "lying": poisoning.lying_shift(smallest, fakes).worst,
+            "share": min(1.0, max(_forged(*group, fakes) for group in groups)),
+        }
+        for fakes in FAKES
+        if fakes <= smallest
+    ]
+
+
+def _forged(count: int, law: Any, symbols: int, fakes: int) -> float:
+    return poisoning.share_shift(poisoning.law_of(law), symbols, count, fakes).worst
+
+
+def _told(reports: Reports, question: str, closed: bool, **options: Any) -> dict[str, Any]:
+    """Answer a question, or say why it cannot be answered: of a sheet there may be no reports."""
+    try:
+        return {"question": question, **answer(reports, question, closed, **options)}
+    except errors.TacitError as error:
+        return {"question": question, "problem": str(error)}
