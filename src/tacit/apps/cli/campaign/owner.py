@@ -267,7 +267,7 @@ def results(
     confidence: Confidence = 0.95,
     as_json: AsJson = False,
 ) -> None:
-    """Show shares and accuracy with intervals, and how far fake participants could shift them."""
+    """Show shares and accuracy with intervals, and whether reports seem to be forged."""
     errors.probability("campaign results", "--confidence", confidence, zero=False)
     with connected(url, key=key) as client:
         summary = client.results(confidence)
@@ -406,6 +406,7 @@ def _print_results(summary: dict[str, Any]) -> None:
         (str(one["fakes"]), *map(_points, (one["lying"], one["class_share"], one["accuracy"])))
         for one in summary["poisoning"]
     ]
+    print_text(summary["forgery"]["words"])
     columns = ("fakes", "share, if they lie", "share, if they forge", "accuracy, if they forge")
     print_table("Largest shift that fake participants could cause", columns, fakes)
 
