@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tacit.apps.service.logs import Rarely
 from tacit.apps.service.problems import Problem
 from tacit.apps.service.store import Item, ReceiptOrProblem, Store
 
@@ -38,6 +39,7 @@ class Inbox:
         self._changed = threading.Condition()
         self._stopped = False
         self._thread: threading.Thread | None = None
+        self._log = Rarely(10.0)
 
     async def submit(self, group: Group, items: Sequence[Item]) -> list[ReceiptOrProblem]:
         """Wait until these answers are stored; return a receipt or a problem for each."""
@@ -91,6 +93,8 @@ class Inbox:
             outcomes = self.store.submit(kind, name, items, about)
         except Exception as error:  # a request must never wait for a thread that has died
             failed = error if isinstance(error, Problem) else Problem("failed")
+            if failed is not error:
+                self._log.warning("answers could not be stored", error)
             return [failed] * len(taken)
         done, start = [], 0
         for one in taken:
