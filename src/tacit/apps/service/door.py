@@ -170,7 +170,7 @@ class Link(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._since = self._loop.time()
         self._head, self._remaining, self._received = bytearray(), 0, 0
-        self._busy = self._begun = self._closed = self._answered_early = False
+        self._busy = self._begun = self._closed = False
         self._unread, self._read, self._unread_since = 0, 0, 0.0
         self._inner: Any = None
         self._address = ""
@@ -222,12 +222,15 @@ class Link(asyncio.Protocol):
         self.door.leave(self, self._address)
         if self._inner is not None:
             self._inner.connection_lost(error)
+            self._inner = None  # a reference cycle would keep its body until garbage is collected
 
     def pause_writing(self) -> None:
-        self._inner.pause_writing()
+        if self._inner is not None:
+            self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        self._inner.resume_writing()
+        if self._inner is not None:
+            self._inner.resume_writing()
 
     # --- a request -----------------------------------------------------------------------------
 
@@ -238,14 +241,16 @@ class Link(asyncio.Protocol):
     def answered(self) -> None:
         """Take the next request: the last one has been answered."""
         self._busy, self._since = False, self._loop.time()
-        self._answered_early = self._remaining > 0
-        if self._head and self.waiting and not self._closed:
+        if self._closed:
+            return
+        if self._remaining:  # refused before its body was read, which nobody needs any more
+            self._say_goodbye()
+        elif self._head:
             self._take_head()
 
     def check(self, now: float) -> None:
         """Close the connection if it has taken too long."""
         limits, spent = self.door.limits, now - self._since
-        received = 0 if self._answered_early else self._received
         if self._closed:
             if spent > _GOODBYE:
                 self.drop()
@@ -254,7 +259,7 @@ class Link(asyncio.Protocol):
             self.drop()
         elif self._unread:  # somebody is reading an answer
             self._since = now
-        elif self._remaining and spent > limits.seconds + received / limits.slowest:
+        elif self._remaining and spent > limits.seconds + self._received / limits.slowest:
             self._refuse(heads.SLOW_BODY)
         elif (self.waiting or not self._begun) and spent > limits.seconds:
             if self._head:
@@ -310,8 +315,7 @@ class Link(asyncio.Protocol):
         head = bytes(self._head[: found.size])
         self._head.clear()
         self._busy, self._remaining, self._received = True, found.body, 0
-        self._begun = self._answered_early = False
-        self._since = self._loop.time()
+        self._begun, self._since = False, self._loop.time()
         self._inner.data_received(head)
         if rest:
             self.data_received(rest)
@@ -334,12 +338,16 @@ class Link(asyncio.Protocol):
         return size > 0 and now - self._unread_since > limits.seconds + self._read / limits.slowest
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Answer in one line and close, after a moment in which the peer can read that."""
+        """Answer in one line and close."""
         self.door.refused(refusal.reason)
+        self._transport.write(refusal.answer)
+        self._say_goodbye()
+
+    def _say_goodbye(self) -> None:
+        """Close the connection, after a moment in which the peer can read its answer."""
         self._closed, self._since = True, self._loop.time()
         self._head.clear()
         self._remaining = self._received = 0
-        self._transport.write(refusal.answer)
         if self._transport.can_write_eof():
             self._transport.write_eof()  # closing now, with data unread, would discard the answer
         else:

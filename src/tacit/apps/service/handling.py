@@ -67,7 +67,7 @@ class Service:
         self.per_token = Buckets(self.limits.token_rate, self.limits.token_burst)
         unknown = Buckets(self.limits.unknown_rate, self.limits.unknown_burst)
         self.strangers = Strangers(self.store.secret, unknown)
-        self.readiness = Readiness(self.store)
+        self.readiness = Readiness(self.store, self.inbox)
         self.summaries = Summaries(self.store)
         self.ballots = Ballots(self.store)
 

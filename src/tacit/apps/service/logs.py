@@ -51,8 +51,8 @@ def described(error: BaseException) -> dict[str, Any]:
     where = [f"{step.filename.rpartition('/')[2]}:{step.lineno}:{step.name}" for step in steps]
     cause = getattr(error, "orig", None) or error
     code = getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None)
-    said = {"error": type(cause).__name__, "trace": where[-12:]}
-    return said if code is None else {**said, "code": code}
+    named = {"error": type(cause).__name__, "code": code, "trace": where[-12:]}
+    return {name: value for name, value in named.items() if value is not None}
 
 
 def configure() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tacit.apps.service.limits import Buckets
+from tacit.apps.service.logs import Rarely
 from tacit.apps.service.problems import Problem
 from tacit.apps.service.store import Item
 from tacit.apps.service.tokens import Secret
@@ -28,6 +29,7 @@ class Strangers:
 
     def __init__(self, secret: Secret, buckets: Buckets) -> None:
         self.secret, self.buckets = secret, buckets
+        self._log = Rarely()
 
     def must_be_ours(self, name: str, token: str, sender: str) -> None:
         """Refuse a token that this server did not make; count it against its sender."""
@@ -40,12 +42,19 @@ class Strangers:
 
     def must_be_few(self, sender: str) -> None:
         """Refuse a sender who has sent too many unknown tokens."""
-        self.buckets.take(sender, 0)
+        self._take(sender, 0)
 
     def met(self, sender: str, count: int = 1) -> None:
         """Count unknown tokens against their sender."""
         if count:
+            self._take(sender, count)
+
+    def _take(self, sender: str, count: int) -> None:
+        try:
             self.buckets.take(sender, count)
+        except Problem:
+            self._log.warning("too many unknown tokens from one address")
+            raise
 
     def among(self, name: str, given: Sequence[Item], sender: str) -> dict[int, Problem]:
         """Return the positions of tokens that this server did not make; refuse too many of them."""
