@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
-from typing import Any
+from typing import Any, Literal
 
 from tacit.apps.service import heads
 from tacit.apps.service.heads import Refusal
@@ -90,6 +90,11 @@ class Door:
         self._by_address: dict[str, dict[Link, None]] = {}
         self._sweeping = False
         self._log = Rarely()
+
+    @property
+    def loop(self) -> Literal["asyncio", "auto"]:
+        """The event loop to use: uvloop reads before encryption can begin."""
+        return "auto" if self.tls is None else "asyncio"
 
     def link(self, **server: Any) -> Link:
         """Make the protocol of a connection: `http=` of the server's configuration."""

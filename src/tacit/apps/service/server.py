@@ -119,6 +119,7 @@ def serve(
     uvicorn.run(
         entrance.around(app),
         http=cast(Any, entrance.link),  # takes anything that makes a protocol
+        loop=entrance.loop,
         host=listener.host,
         port=listener.port,
         ws="none",  # would take a connection over from the door
