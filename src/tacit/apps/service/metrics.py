@@ -17,7 +17,6 @@ _HELP = {
     "tacit_stored_total": "Answers that were stored or confirmed, by kind.",
     "tacit_refused_total": "Requests and answers of batches that were refused, by reason.",
     "tacit_door_refused_total": "Connections that were closed before a request, by reason.",
-    "tacit_database_errors_total": "Failures of the database, by its code.",
 }
 Labels = tuple[tuple[str, str], ...]
 
