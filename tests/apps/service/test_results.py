@@ -73,7 +73,7 @@ def test_everything_is_json_and_named_as_agreed(mechanism, reports, model):
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert {
         *("reports", "votes", "confidence", "classes", "codewords", "shift", "notes"),
-        *("model", "accuracy", "poisoning"),
+        *("model", "accuracy", "poisoning", "forgery"),
     } == set(found)
     assert (found["reports"], found["votes"], found["confidence"]) == (PEOPLE, 300, 0.95)
     assert [entry["class"] for entry in found["classes"]] == list(range(10))

@@ -15,7 +15,7 @@ from tacit import __version__
 from tacit.apps.service import openapi, routes
 from tacit.apps.service.gate import Gate
 from tacit.apps.service.handling import Limits, Service
-from tacit.apps.service.limits import Buckets
+from tacit.apps.service.limits import AtOnce, Buckets
 from tacit.apps.service.problems import MEDIA_TYPE, Problem
 from tacit.apps.service.store import Store
 from tacit.privacy import errors
@@ -54,15 +54,17 @@ def make_app(store: Store, *, limits: Limits | None = None, cors: str | None = N
         Gate,
         metrics=service.metrics,
         addresses=buckets,
+        at_once=AtOnce(service.limits.at_once),
         largest_body=service.limits.largest_body,
         cors=cors,
     )
     return app
 
 
-async def _refused(_: Request, error: Exception) -> JSONResponse:
+async def _refused(request: Request, error: Exception) -> JSONResponse:
     """Answer an exception with a problem document, which never quotes what was sent."""
     problem = _problem(error)
+    request.app.state.service.metrics.add("tacit_refused_total", reason=problem.code)
     headers = {}
     if "retry_after" in problem.extra:
         headers["retry-after"] = str(problem.extra["retry_after"])

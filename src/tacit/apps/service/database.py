@@ -12,17 +12,21 @@ from typing import Any
 import sqlalchemy as sql
 
 from tacit.apps.service import tables
+from tacit.apps.service.logs import Rarely
 from tacit.apps.service.problems import Problem
 from tacit.apps.service.tokens import Secret
 from tacit.privacy import errors
 
+_log = Rarely(10.0)
+
 
 @contextmanager
 def named_errors() -> Iterator[None]:
-    """Turn an unresponsive database into a problem that quotes nothing of it."""
+    """Turn an unresponsive database into a problem that quotes nothing of it, and log it."""
     try:
         yield
-    except (sql.exc.OperationalError, sql.exc.InterfaceError, sql.exc.TimeoutError):
+    except (sql.exc.OperationalError, sql.exc.InterfaceError, sql.exc.TimeoutError) as error:
+        _log.warning("the database does not respond", error)
         raise Problem("database-away", "The database does not respond. Try again.") from None
 
 

@@ -1,18 +1,21 @@
 """The outermost layer, which every request passes: size and rate limits, headers, counters.
 
-It is plain ASGI, so that it adds little time to a request. Bodies are never logged.
+It is plain ASGI, so that it adds little time to a request. Bodies are never logged. Each request
+gets an id of its own, which its answer and the lines of the log about it have.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import secrets
 import time
 from typing import Any
 
 from starlette.requests import ClientDisconnect
 
-from tacit.apps.service.limits import Buckets
+from tacit.apps.service.limits import AtOnce, Buckets, sender_of
+from tacit.apps.service.logs import request_id
 from tacit.apps.service.metrics import Metrics
 from tacit.apps.service.problems import MEDIA_TYPE, Problem
 
@@ -45,10 +48,12 @@ class Gate:
         *,
         metrics: Metrics,
         addresses: Buckets,
+        at_once: AtOnce,
         largest_body: int = LARGEST_BODY,
         cors: str | None = None,
     ) -> None:
-        self.app, self.metrics, self.addresses = app, metrics, addresses
+        self.app, self.metrics = app, metrics
+        self.addresses, self.at_once = addresses, at_once
         self.largest_body, self.cors = largest_body, cors
         shared = {**_HEADERS}
         if cors is not None:
@@ -60,8 +65,10 @@ class Gate:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, status = time.perf_counter(), 0
+        began, status, sender = time.perf_counter(), 0, _sender(scope)
+        request_id.set(secrets.token_hex(8))
         headers = self._headers + ([_TLS] if scope["scheme"] == "https" else [])
+        headers.append((b"x-request-id", str(request_id.get()).encode()))
 
         async def answer(message: Any) -> None:
             nonlocal status
@@ -73,13 +80,17 @@ class Gate:
                 message = {**message, "headers": [*message["headers"], *more]}
             await send(message)
 
+        entered = False
         try:
-            self._admit(scope)
+            self._admit(scope, sender)
+            self.at_once.enter(sender)
+            entered = True
             if self.cors is not None and scope["method"] == "OPTIONS":
                 await _preflight(answer)
             else:
                 await self.app(scope, self._limited(scope, receive), answer)
         except Problem as problem:
+            self.metrics.add("tacit_refused_total", reason=problem.code)
             await send_problem(problem, answer)
         except ClientDisconnect:
             status = _GONE  # nobody is left to answer
@@ -88,11 +99,12 @@ class Gate:
             if not status:
                 await send_problem(Problem("failed"), answer)
         finally:
+            if entered:
+                self.at_once.leave(sender)
             self._count(scope, status, time.perf_counter() - began)
 
-    def _admit(self, scope: Any) -> None:
-        client = scope.get("client")
-        self.addresses.take(client[0] if client else "")
+    def _admit(self, scope: Any, sender: str) -> None:
+        self.addresses.take(sender)
         most = self._largest(scope)
         for name, value in scope["headers"]:
             if name == b"content-length" and (not value.isdigit() or int(value) > most):
@@ -118,8 +130,12 @@ class Gate:
         route = scope.get("route")
         path, method = str(getattr(route, "path", "other")), _method(scope)
         self.metrics.add("tacit_requests_total", route=path, method=method, status=str(status))
-        self.metrics.add("tacit_request_seconds_sum", seconds)
-        self.metrics.add("tacit_request_seconds_count")
+        self.metrics.took(path, seconds)
+
+
+def _sender(scope: Any) -> str:
+    client = scope.get("client")
+    return sender_of(client[0]) if client else ""
 
 
 def _too_large(most: int) -> Problem:

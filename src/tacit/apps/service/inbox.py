@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tacit.apps.service.logs import Rarely
 from tacit.apps.service.problems import Problem
 from tacit.apps.service.store import Item, ReceiptOrProblem, Store
 
 _MOST_ITEMS = 3200
 """Largest number of answers in one transaction. Rows are in random order, so a large transaction
 writes about a page per row; more rows would make readers wait too long."""
+
+RECENT = 30.0
+"""Seconds for which answers that could not be stored make the server not ready."""
 
 Group = tuple[str, str, str | None]
 """The kind of answer, the campaign, and the model that the votes are about."""
@@ -38,6 +43,15 @@ class Inbox:
         self._changed = threading.Condition()
         self._stopped = False
         self._thread: threading.Thread | None = None
+        self._log = Rarely(10.0)
+        self._trouble: tuple[Problem, float] | None = None
+
+    @property
+    def trouble(self) -> Problem | None:
+        """The problem with the database that the last answers met, if that was just now."""
+        trouble = self._trouble
+        recent = trouble is not None and time.monotonic() - trouble[1] < RECENT
+        return trouble[0] if trouble is not None and recent else None
 
     async def submit(self, group: Group, items: Sequence[Item]) -> list[ReceiptOrProblem]:
         """Wait until these answers are stored; return a receipt or a problem for each."""
@@ -91,7 +105,11 @@ class Inbox:
             outcomes = self.store.submit(kind, name, items, about)
         except Exception as error:  # a request must never wait for a thread that has died
             failed = error if isinstance(error, Problem) else Problem("failed")
+            if failed.status >= 500:
+                self._log.warning("answers could not be stored", error)
+                self._trouble = failed, time.monotonic()
             return [failed] * len(taken)
+        self._trouble = None
         done, start = [], 0
         for one in taken:
             done.append(outcomes[start : start + len(one.items)])

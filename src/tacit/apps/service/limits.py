@@ -1,14 +1,53 @@
-"""Rate limits: one token bucket per address, and one per participant's token."""
+"""Limits by sender: token buckets per address and per participant's token, and requests at once."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
 
 from tacit.apps.service.problems import Problem
 
 _MOST_BUCKETS = 100_000
+
+
+_NETWORK_BITS = 64
+
+
+@lru_cache(4096)
+def sender_of(address: str) -> str:
+    """Return the address that limits count under: of IPv6 the network, which one person has."""
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address
+    if not isinstance(found, IPv6Address):
+        return address
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(IPv6Address(int(found) >> _NETWORK_BITS << _NETWORK_BITS))
+
+
+class AtOnce:
+    """Counts what is being done for each name, and refuses more than so many at once."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._now: Counter[str] = Counter()
+
+    def enter(self, name: str) -> None:
+        """Begin one more; refuse it if there are too many."""
+        if self._now[name] >= self.most:
+            raise Problem("too-fast", "Too many requests at once. Try again.", retry_after=1)
+        self._now[name] += 1
+
+    def leave(self, name: str) -> None:
+        """End one."""
+        self._now[name] -= 1
+        if self._now[name] <= 0:
+            del self._now[name]
 
 
 class Buckets:
@@ -31,15 +70,15 @@ class Buckets:
         """Whether any request can be refused."""
         return not math.isinf(self.rate)
 
-    def take(self, name: object) -> None:
-        """Count one request under this name, and refuse it if there were too many."""
+    def take(self, name: object, count: int = 1) -> None:
+        """Count requests under this name, and refuse them if there were too many before."""
         if not self.limited:
             return
         now = time.monotonic()
         level, then = self._levels.pop(name, (self.burst, now))
         level = min(self.burst, level + (now - then) * self.rate)
         allowed = level >= 1
-        self._levels[name] = level - allowed, now
+        self._levels[name] = level - allowed * count, now
         if len(self._levels) > _MOST_BUCKETS:
             self._levels.popitem(last=False)
         if not allowed:

@@ -8,6 +8,7 @@ from pydantic_core import from_json
 from starlette.requests import Request
 
 from tacit.apps.service import tokens
+from tacit.apps.service.limits import sender_of
 from tacit.apps.service.problems import Problem
 
 MOST_ITEMS = 1000
@@ -35,6 +36,11 @@ def bearer(request: Request, code: str) -> str:
     if scheme.lower() != "bearer" or not is_word(word):
         raise Problem(code, "Send it in the header Authorization: Bearer ….")
     return word
+
+
+def sender(request: Request) -> str:
+    """Return the address that limits of this request count under."""
+    return sender_of(request.client.host) if request.client else ""
 
 
 def is_word(value: Any) -> bool:

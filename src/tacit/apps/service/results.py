@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tacit.apps.service.alarms import forged
 from tacit.local.channels import PartitionedChannel
 from tacit.local.inference import finite, poisoning
 from tacit.local.inference.decisions import ConstantAnswerWarning
@@ -101,6 +102,7 @@ def summarize(
         "model": model,
         "accuracy": None if votes is None else estimate(votes, confidence).to_dict(),
         "poisoning": _poisoning(campaign, people, votes, fakes),
+        "forgery": forged(rounds),
     }
 
 

@@ -25,7 +25,7 @@ from tacit.apps.service import device, openapi, tables
 from tacit.apps.service.handling import Service
 from tacit.apps.service.metrics import MEDIA_TYPE as METRICS_TYPE
 from tacit.apps.service.problems import Problem
-from tacit.apps.service.requests import MOST_ITEMS, bearer, body, is_word
+from tacit.apps.service.requests import MOST_ITEMS, bearer, body, is_word, sender
 from tacit.apps.service.tables import REPORT, VOTE
 from tacit.privacy import artifact
 
@@ -61,10 +61,16 @@ def public(router: APIRouter, service: Service) -> None:
     """Add the routes that anyone may use."""
     store = service.store
 
-    @router.get("/v1/health")
-    def health() -> dict[str, Any]:
-        """Return 200 while the database responds."""
-        store.ping()
+    @router.get("/v1/live")
+    async def live() -> dict[str, Any]:
+        """Return 200 while the process answers, whatever the database does."""
+        return {"status": "ok"}
+
+    @router.get("/v1/ready")
+    @router.get("/v1/health", include_in_schema=False)
+    def ready() -> dict[str, Any]:
+        """Return 200 while the database stores what is written: tries it."""
+        service.readiness.check()
         return {"status": "ok", "schema": tables.SCHEMA}
 
     @router.get("/v1/metrics", response_class=PlainTextResponse)
@@ -158,36 +164,40 @@ def participants(router: APIRouter, service: Service) -> None:
     async def report(name: str, request: Request) -> Response:
         """Store one report. The same report again gets the same receipt; another is refused."""
         token = bearer(request, "unknown-token")
+        service.strangers.must_be_ours(name, token, sender(request))
         sent = await body(request, "artifact", "report")
         about = await drawn_from(name, sent["artifact"])
-        return await service.one(REPORT, name, token, sent["report"], about)
+        return await service.one(REPORT, name, token, sent["report"], about, sender(request))
 
     @post("/reports/batch", "reports")
     async def reports(name: str, request: Request) -> Response:
         """Store reports of several tokens; each gets its own receipt or problem."""
+        service.strangers.must_be_few(sender(request))
         sent = await body(request, "artifact", "reports")
         about = await drawn_from(name, sent["artifact"])
-        return await service.many(REPORT, name, sent["reports"], about)
+        return await service.many(REPORT, name, sent["reports"], about, sender(request))
 
     @post("/votes", "vote", 201)
     async def vote(name: str, request: Request) -> Response:
         """Store one vote on the published model."""
         token = bearer(request, "unknown-token")
+        service.strangers.must_be_ours(name, token, sender(request))
         sent = await body(request, "model", "vote")
         about = _model(sent["model"], store.campaign(name))
-        return await service.one(VOTE, name, token, sent["vote"], about)
+        return await service.one(VOTE, name, token, sent["vote"], about, sender(request))
 
     @post("/votes/batch", "votes")
     async def votes(name: str, request: Request) -> Response:
         """Store votes of several tokens; each gets its own receipt or problem."""
+        service.strangers.must_be_few(sender(request))
         sent = await body(request, "model", "votes")
         about = _model(sent["model"], store.campaign(name))
-        return await service.many(VOTE, name, sent["votes"], about)
+        return await service.many(VOTE, name, sent["votes"], about, sender(request))
 
     @router.get(CAMPAIGN + "/token")
     def used(name: str, request: Request) -> dict[str, Any]:
         """Return what this token has sent; devices ask this first, so as not to draw twice."""
-        return service.used(name, bearer(request, "unknown-token"))
+        return service.used(name, bearer(request, "unknown-token"), sender(request))
 
     @post("/withdrawals", "withdrawal")
     async def withdraw(name: str, request: Request) -> Response:

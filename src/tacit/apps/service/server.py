@@ -1,13 +1,17 @@
-"""The server: one process, one writer, no log of requests."""
+"""The server: one process, one writer, a door in front of it, no log of requests."""
 
 from __future__ import annotations
 
 import gc
 import socket
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
+from tacit.apps.service import door, logs
 from tacit.apps.service.app import Limits, make_app
+from tacit.apps.service.door import DoorLimits
 from tacit.apps.service.store import Store
 from tacit.privacy import errors
 
@@ -35,6 +39,21 @@ class Listener:
     def __post_init__(self) -> None:
         if (self.tls_cert is None) != (self.tls_key is None):
             errors.refuse("serve", "tls_cert and tls_key", "given together", "one of them")
+        assert self.proxies is not None  # refuses what is no address
+
+    @property
+    def proxies(self) -> list[str]:
+        """Addresses and networks of the trusted proxies."""
+        return [] if self.trusted_proxies is None else door.networks(self.trusted_proxies)
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """The server's side of TLS, where there is no proxy."""
+        if self.tls_cert is None:
+            return None
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(self.tls_cert, self.tls_key)
+        return context
 
     @property
     def in_the_clear(self) -> bool:
@@ -68,6 +87,7 @@ def serve(
     *,
     limits: Limits | None = None,
     cors: str | None = None,
+    at_door: DoorLimits | None = None,
 ) -> None:
     """Answer requests until stopped.
 
@@ -79,6 +99,8 @@ def serve(
         Where to listen; by default port 8000 of the loopback address.
     limits, cors
         See `make_app`.
+    at_door : DoorLimits, optional
+        Limits on connections and incomplete requests.
     """
     import uvicorn
 
@@ -89,18 +111,24 @@ def serve(
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
-    certificate, key = listener.tls_cert, listener.tls_key
+    logs.configure()
+    metrics = app.state.service.metrics
+    entrance = door.Door(
+        at_door or DoorLimits(), metrics, proxies=listener.proxies, tls=listener.tls
+    )
     uvicorn.run(
-        app,
+        entrance.around(app),
+        http=cast(Any, entrance.link),  # takes anything that makes a protocol
+        loop=entrance.loop,
         host=listener.host,
         port=listener.port,
+        ws="none",  # would take a connection over from the door
         # Addresses and times of requests must not be kept; failures are still logged.
         access_log=False,
-        log_level="warning",
+        log_config=None,
+        log_level="error",  # warnings are about single requests: they are counted at the door
         server_header=False,
         proxy_headers=listener.trusted_proxies is not None,
-        forwarded_allow_ips=listener.trusted_proxies,
-        ssl_certfile=None if certificate is None else str(certificate),
-        ssl_keyfile=None if key is None else str(key),
+        forwarded_allow_ips=listener.proxies,
         timeout_graceful_shutdown=10,
     )

@@ -82,6 +82,17 @@ class Store:
         with named_errors(), self.engine.connect() as connection:
             connection.execute(sql.select(sql.literal(1)))
 
+    def try_writing(self) -> None:
+        """Raise if the database does not store anything now: write a row, and remove it again.
+
+        The row is an invitation that no campaign has. Both are one transaction, on disk at its end.
+        """
+        row = secrets.token_bytes(tokens.ROW_BYTES)
+        invitations = tables.invitations
+        with named_errors(), self.engine.begin() as connection:
+            connection.execute(invitations.insert(), {"row": row, "campaign": 0})
+            connection.execute(invitations.delete().where(invitations.c.row == row))
+
     # --- campaigns -----------------------------------------------------------------------------
 
     def create(self, mechanism: Any, **settings: Any) -> tuple[Campaign, str]:
@@ -266,7 +277,7 @@ class Store:
         """Make new tokens and return them; only hashes of them are stored."""
         if self.campaign(name).state(self.status(name).closed, 0) == CLOSED:
             raise Problem("not-open", "The campaign has ended, so invitations would be useless.")
-        made = [tokens.new() for _ in range(count)]
+        made = self.secret.invite(name, count)
         rows = sorted(invited for invited, _, _ in self.secret.rows(name, made))
         number = self._row(name, tables.campaigns.c.number).number
         values = [{"row": row, "campaign": number} for row in rows]

@@ -1,13 +1,15 @@
 """Tokens, keys and receipts, and the keyed hashes of them that the database holds.
 
-A token has 192 random bits. The database holds keyed hashes of it, a different one for the report
-than for the vote; the key is a secret that is not in the database. A receipt names a row under the
-same secret. Without the secret, neither tokens nor receipts lead to rows or show which rows belong
-together.
+A token has 192 random bits, and a mark that takes the secret to make: invented tokens are refused
+without asking the database. The database holds keyed hashes of a token, a different one for the
+report than for the vote; the key is a secret that is not in the database. A receipt names a row
+under the same secret. Without the secret, neither tokens nor receipts lead to rows or show which
+rows belong together.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import re
@@ -20,7 +22,9 @@ from typing import Any
 from tacit.privacy import errors, files
 
 ROW_BYTES = 16
-_TOKEN_BYTES, _SECRET_BYTES = 24, 32
+_TOKEN_BYTES, _MARK_BYTES, _SECRET_BYTES = 24, 9, 32
+_UNMARKED = 4 * _TOKEN_BYTES // 3
+"""Characters of a token without a mark, as earlier versions made them."""
 _RECEIPT = re.compile(f"[rv][0-9a-f]{{{4 * ROW_BYTES}}}")
 LONGEST = 128
 """Largest number of characters in a token, key or receipt; longer ones are refused unread."""
@@ -60,6 +64,22 @@ class Secret:
             row = keyed.digest()
             rows.append((row[:ROW_BYTES], row[ROW_BYTES : 2 * ROW_BYTES], row[2 * ROW_BYTES :]))
         return rows
+
+    def invite(self, campaign: str, count: int) -> list[str]:
+        """Make tokens of a campaign, each with its mark."""
+        made = [new() for _ in range(count)]
+        return [word + self._mark_of(campaign, word) for word in made]
+
+    def may_be_ours(self, campaign: str, word: str) -> bool | None:
+        """Whether this secret marked a token; None for a token without a mark."""
+        if len(word) == _UNMARKED:
+            return None
+        stated = self._mark_of(campaign, word[:_UNMARKED])
+        return hmac.compare_digest(stated.encode(), word[_UNMARKED:].encode("utf-8", "replace"))
+
+    def _mark_of(self, campaign: str, word: str) -> str:
+        made = self._hash(self._keyed(b"invited", _MARK_BYTES), campaign, word)
+        return base64.urlsafe_b64encode(made).decode()
 
     def owner(self, campaign: str, key: str) -> bytes:
         """Hash an owner's key; only the hash is stored."""

@@ -269,7 +269,7 @@ def results(
     confidence: Confidence = 0.95,
     as_json: AsJson = False,
 ) -> None:
-    """Show shares and accuracy with intervals, and how far fake participants could shift them.
+    """Show shares and accuracy with intervals, and whether reports seem to be forged.
 
     Of a survey, show an answer about each question.
     """
@@ -415,6 +415,7 @@ def _print_results(summary: dict[str, Any]) -> None:
         (str(one["fakes"]), *map(_points, (one["lying"], one["class_share"], one["accuracy"])))
         for one in summary["poisoning"]
     ]
+    print_text(summary["forgery"]["words"])
     columns = ("fakes", "share, if they lie", "share, if they forge", "accuracy, if they forge")
     print_table("Largest shift that fake participants could cause", columns, fakes)
 

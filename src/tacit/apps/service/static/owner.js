@@ -98,6 +98,7 @@ function show(summary) {
   find("notes").replaceChildren(...(summary.notes ?? []).map((line) => make("p", {}, line)));
   model(summary);
   poisoning(summary.poisoning);
+  forgery(summary.forgery);
 }
 
 /** Paints what a group looks like, if rows are pictures. */
@@ -162,6 +163,12 @@ function poisoning(rows) {
     ...columns.map((name) => make("th", { scope: "col" }, POISON[name]))));
   find("poison").replaceChildren(...rows.map((row) => make("tr", {}, make("td", {}, row.fakes.toLocaleString("en")),
     ...columns.map((name) => make("td", {}, cell(row[name]))))));
+}
+
+/** Says whether the reports can all be honest. */
+function forgery({ alarm, words }) {
+  find("forgery").textContent = words;
+  find("forgery").className = alarm ? "alarm" : "hint";
 }
 
 // --- what the owner does ------------------------------------------------------------------------
