@@ -559,7 +559,10 @@ def test_the_budget_is_shown_and_set(
     path = tmp_path / "mine.sqlite"
     given = ("--ledger", path)
     assert run("campaign", "budget", *given, "--set", 5, "--json").json == {
-        **{"budget": 5.0, "spent": 0.0, "remaining": 5.0, "answers": 0},
+        "budget": 5.0,
+        "spent": 0.0,
+        "remaining": 5.0,
+        "answers": 0,
         "ledger": str(path),
     }
     answer(monkeypatch, "y\n")
