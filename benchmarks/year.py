@@ -5,8 +5,8 @@ every month; 10 % change their answer each month. Measured:
 
 - the share of each month against its 95 % interval, for the people and for the population;
 - coverage of these intervals, and of the interval of a change, over many years;
-- ε: the largest loss of any two histories and any reports, exactly from the law of the draws, beside
-  what the guarantee states; and the loss of the person of this year who lost most;
+- ε: the largest loss of any two histories and any reports, exactly from the law of the draws,
+  beside what is stated; and the loss of the person of this year who lost most;
 - the thirteenth report: refused by the device, and a new series for it by the ledger.
 
     python benchmarks/year.py [--people 2000] [--epsilon 7.1] [--years 400] [--folder DIR]
@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -48,7 +49,7 @@ def population() -> list[float]:
 
 def devices(mechanism: Any, raw: np.ndarray, folder: Path) -> tuple[np.ndarray, dict[str, Any]]:
     """Let each device report every month, on a budget of its own; try a thirteenth report."""
-    released, refused = np.empty(raw.shape, np.int64), {"report": 0, "series": 0}
+    released, unrefused = np.empty(raw.shape, np.int64), {"report": 0, "series": 0}
     spent = set()
     for number, history in enumerate(raw.tolist()):
         own = folder / str(number)
@@ -57,15 +58,14 @@ def devices(mechanism: Any, raw: np.ndarray, folder: Path) -> tuple[np.ndarray, 
         person = tacit.Respondent(mechanism, own / "answers", ledger=ledger)
         for month, answer in enumerate(history):
             released[number, month] = person.report(answer, number=month)
-        for what, thirteenth in (
-            ("report", lambda: person.report(1, number=MONTHS)),
-            ("series", lambda: tacit.Respondent(mechanism, own / "again", ledger=ledger)),
-        ):
-            try:
-                thirteenth()
-            except BudgetExceeded:
-                refused[what] += 1
+        with suppress(BudgetExceeded):
+            person.report(1, number=MONTHS)
+            unrefused["report"] += 1
+        with suppress(BudgetExceeded):
+            tacit.Respondent(mechanism, own / "again", ledger=ledger)
+            unrefused["series"] += 1
         spent.add(float(ledger.balance().spent))
+    refused = {what: len(raw) - count for what, count in unrefused.items()}
     return released, {"thirteenth_refused": refused, "charged": sorted(spent)}
 
 
