@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from tacit.privacy import randomness as randomness
     from tacit.privacy import wording as wording
     from tacit.privacy.accounting.derivation import guarantee_of as guarantee_of
+    from tacit.privacy.accounting.device_ledger import DeviceLedger as DeviceLedger
     from tacit.privacy.accounting.ledger import Ledger as Ledger
     from tacit.privacy.artifact import load as load
     from tacit.privacy.certificate import Certificate as Certificate

@@ -60,3 +60,26 @@ def test_a_category_that_was_not_declared_leaves_nothing(tmp_path):
     with pytest.raises(InvalidData):
         person.report(6, number=0)
     assert person.sent == []
+
+
+def test_a_ledger_pays_once_for_the_whole_series_and_refuses_the_next(tmp_path):
+    """Twelve reports for one price; the thirteenth, and a new series for it, are refused."""
+    mechanism = monthly(cells=2, epsilon=7.0)
+    ledger = tacit.DeviceLedger(tmp_path / "ledger.sqlite", budget=8)
+    for number in range(12):
+        person = tacit.Respondent(mechanism, tmp_path / "a", ledger=ledger)
+        person.report(number % 6, number=number)
+        assert ledger.balance().spent == 7
+    with pytest.raises(BudgetExceeded, match="number must be below 12, got 12"):
+        person.report(1, number=12)
+    with pytest.raises(BudgetExceeded, match="at most 1, what is left of this person's budget"):
+        tacit.Respondent(mechanism, tmp_path / "b", ledger=ledger)
+    assert ledger.balance().charges == 1
+
+
+def test_answers_that_were_redrawn_are_charged_again(tmp_path):
+    ledger = tacit.DeviceLedger(tmp_path / "ledger.sqlite", budget=8)
+    tacit.Respondent(monthly(), tmp_path / "a", ledger=ledger)
+    (tmp_path / "a" / "permanent.json").unlink()
+    tacit.Respondent(monthly(), tmp_path / "a", ledger=ledger)
+    assert ledger.balance().spent == 8

@@ -56,6 +56,37 @@ def mechanism(name: str, make: Callable[[], Any], labelled: bool = True) -> Path
     return Path(f"{name}.release", "any-two-inputs", run, people, (f"{told}.release",))
 
 
+MOST = 2
+NAMES = ["Ada", "Ada", "Grace", "Ada", None, "Ada", "Grace", "Ada", "Alan", "Ada", "Alan", "Joan"]
+
+
+def everything_of_a_person(everything: bool) -> Iterator[Pair]:
+    """Somebody else's data in all rows of one person, of whom more rows are there than reports."""
+    drawn = np.random.default_rng(8)
+    rows, labels = drawn.uniform(0, 1, (PEOPLE, COLUMNS)), drawn.integers(0, CLASSES, PEOPLE)
+    finite = {k: v for k, v in hostile_rows(COLUMNS, 0, 1).items() if np.isfinite(v).all()}
+    for value in finite if everything else ("corner", "beyond"):
+        for name in ("Ada", "Grace", "Joan") if everything else ("Ada",):
+            own = [place for place, one in enumerate(NAMES) if one == name]
+            other, told = rows.copy(), labels.copy()
+            other[own], told[own] = finite[value], (labels[own] + 1) % CLASSES
+            yield Pair(f"{value} of {name}", (rows, labels), (other, told))
+
+
+def of_persons() -> Path:
+    """Reports by names: the stated event says how many reports of a person change."""
+
+    def run(data: Columns, coins: Coins) -> Outcome:
+        reports = made().release(data[0], data[1], rng=coins, persons=NAMES, most=MOST)
+        assert reports.event.count == MOST
+        return Outcome(dict(reports.columns), reports.certificate.event)
+
+    made = cache(lambda: codebook().for_persons())
+    several = {"claim": lambda query: float(MOST)}
+    pairs = everything_of_a_person
+    return Path("Codebook by names", "any-two-inputs", run, pairs, ("Codebook.release",), **several)
+
+
 def codebook() -> Any:
     made = tacit.Codebook(epsilon=2, codewords=6, classes=CLASSES)
     return made.fit(inhouse(), schema=SCHEMA, rng=Seeded(0))
@@ -172,6 +203,7 @@ def paths() -> list[Path]:
         mechanism("Partitions of images", of_images),
         mechanism("Partitions of signals", of_signals),
         mechanism("Collection in its second round", lambda: second),
+        of_persons(),
         mechanism("Direct", direct),
         mechanism("VLM", variational),
         survey("of joint symbols", divided=False),

@@ -23,7 +23,7 @@ from tacit.central.training.tracing import Unfit
 from tacit.data import lines
 from tacit.federated.torch_model import TorchModel
 from tacit.local.channels import PartitionedChannel
-from tacit.local.learned import private_features, private_partitions
+from tacit.local.learned import base, private_features, private_partitions
 from tacit.local.learned.features import QuantileTransform
 
 from .refuter import Verdict, refute
@@ -176,6 +176,27 @@ def test_clusters_of_inhouse_rows_counted_without_noise(monkeypatch: Any) -> Non
     mutant = SimpleNamespace(**{**vars(private_partitions.statistics), "counts": exact})
     monkeypatch.setattr(private_partitions, "statistics", mutant)
     assert found("Partitions raw").refuted
+
+
+def test_all_rows_of_a_person_under_the_price_of_a_few(monkeypatch: Any) -> None:
+    """Thirty people with hundreds of rows each were certified as persons."""
+    assert not found("Codebook by names").refuted
+    monkeypatch.setattr(base, "chosen", lambda people, *given, **more: np.ones(len(people), bool))
+    assert found("Codebook by names").refuted
+
+
+def test_rows_of_a_person_that_are_chosen_by_what_they_say(monkeypatch: Any) -> None:
+    """Those with large values: which rows leave then depends on them, and so does their number."""
+
+    def looking(self: Any, raw: Any, labels: Any = None, rng: Any = None, **named: Any) -> Any:
+        largest = np.asarray(raw)[:, 0] > 0.95
+        given = zip(named["persons"], largest, strict=True)
+        names = [one if kept else None for one, kept in given]
+        return release(self, raw, labels, rng, **{**named, "persons": names})
+
+    release = base.Learned.release
+    monkeypatch.setattr(base.Learned, "release", looking)
+    assert found("Codebook by names").refuted
 
 
 FLOAT_PRODUCTS = """

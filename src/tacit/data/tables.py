@@ -10,7 +10,7 @@ values that do not have them are refused.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,11 +32,11 @@ def batches(
     given: Schema | None = None,
     rows: int = BATCH_ROWS,
     *,
-    words: str | None = None,
+    words: str | Sequence[str] | None = None,
 ) -> Iterator[Any]:
     """Yield the Arrow record batches of a file, none empty; refuse a file without rows.
 
-    `words` names a column of a CSV file to be read as text, whatever it looks like.
+    `words` names columns of a CSV file to be read as text, whatever they look like.
     """
     path = Path(path)
     _must_be_readable(path)
@@ -222,11 +222,13 @@ def _nulls(declared: set[str]) -> Any:
     return _arrow().array([word for word in words if word not in declared])
 
 
-def _text(path: Path, given: Schema | None, rows: int, words: str | None) -> Iterator[Any]:
+def _text(
+    path: Path, given: Schema | None, rows: int, words: str | Sequence[str] | None
+) -> Iterator[Any]:
     """Yield batches of a text file; with a schema, no record affects how another one is read."""
     pa = _arrow()
     types = {} if given is None else _types(given)
-    types |= {} if words is None else {words: pa.string()}
+    types |= dict.fromkeys([words] if isinstance(words, str) else words or (), pa.string())
     nulls, first = _nulls(_declared(given)), True
     for batch in lines.batches(path, _delimiter(path)):
         if first:

@@ -172,10 +172,22 @@ class Collection:
         """The certificate of one person's report."""
         return self._fitted().certificate
 
-    def release(self, raw: Any, labels: Any = None, rng: Randomness | None = None) -> Reports:
-        """Release one report per row, with its label where labels are given."""
+    def release(
+        self,
+        raw: Any,
+        labels: Any = None,
+        rng: Randomness | None = None,
+        *,
+        persons: Any = None,
+        most: int = 1,
+    ) -> Reports:
+        """Release one report per row, with its label where labels are given.
+
+        With `persons`, the name of whoever each row is of, at most `most` rows of a person are
+        reported, chosen at random; rows without a name are not.
+        """
         with _said_by_collection():
-            return self._fitted().release(raw, labels, rng)
+            return self._fitted().release(raw, labels, rng, persons=persons, most=most)
 
     def save(self, path: str | Path) -> Path:
         """Write the mechanism to a directory for use in-house, without the in-house rows."""

@@ -17,12 +17,15 @@ import sys
 import warnings
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit.data import tables
+from tacit.local.persons import ASSUMED_ONE, PerPerson, chosen
 from tacit.local.report_files import Columns
 from tacit.local.reports import Reports
 from tacit.privacy import artifact, errors
@@ -50,8 +53,47 @@ def count(files: Sequence[Path]) -> int | None:
     return None if None in counts else sum(filter(None, counts))
 
 
+@dataclass(frozen=True)
+class Persons:
+    """The column that names people, and the rows of each file that were drawn."""
+
+    column: str
+    per_person: PerPerson
+    kept: tuple[npt.NDArray[np.bool_], ...]
+
+    @classmethod
+    def drawn(cls, files: Sequence[Path], schema: Any, column: str, limit: PerPerson) -> Persons:
+        """Read the names alone, in all files, and draw each person's rows."""
+        names, sizes = [], []
+        for path in files:
+            own: list[Any] = []
+            for batch in tables.batches(path, schema, words=(column,)):
+                must_be_column(path, column, batch.schema.names)
+                own += batch.column(column).to_pylist()
+            names += own
+            sizes.append(len(own))
+        kept = chosen(names, limit.most, where="privatize")
+        return cls(column, limit, tuple(np.split(kept, np.cumsum(sizes)[:-1])))
+
+    @property
+    def count(self) -> int:
+        """How many rows were drawn."""
+        return int(sum(one.sum() for one in self.kept))
+
+
+def must_be_column(path: Path, column: str, names: Sequence[str]) -> None:
+    """Refuse a column of names that a file does not have."""
+    if column not in names:
+        remedy = "Check that it has a header."
+        errors.refuse("privatize", "--person", f"a column of {path}", column, remedy)
+
+
 def release(
-    engine: str, mechanism: Any, files: Sequence[Path], label: str | None
+    engine: str,
+    mechanism: Any,
+    files: Sequence[Path],
+    label: str | None,
+    persons: Persons | None = None,
 ) -> Generator[Reports, None, None]:
     """Yield the reports of all rows, in batches and in order; close the generator when done.
 
@@ -65,18 +107,51 @@ def release(
         CSV or Parquet; every worker of the cluster must see them under the same path.
     label : str, optional
         The column that holds the label, if it is reported too.
+    persons : Persons, optional
+        Whose row each is, and which rows of a person are reported; by default all rows are.
     """
+    kept = [None] * len(files) if persons is None else list(persons.kept)
+    column = None if persons is None else persons.column
+    per_person = ASSUMED_ONE if persons is None else persons.per_person
+    for reports in _released(engine, mechanism, files, label, column, kept):
+        yield replace(reports, per_person=per_person)
+
+
+def _released(
+    engine: str,
+    mechanism: Any,
+    files: Sequence[Path],
+    label: str | None,
+    column: str | None,
+    kept: Sequence[npt.NDArray[np.bool_] | None],
+) -> Generator[Reports, None, None]:
     if errors.choice("privatize", "engine", engine, ENGINES) == "ray":
-        yield from _on_ray(mechanism, files, label)
+        yield from _on_ray(mechanism, files, label, column, kept)
         return
-    for path in files:
-        yield from reports_of(mechanism, path, label)
+    for path, own in zip(files, kept, strict=True):
+        yield from reports_of(mechanism, path, label, column, own)
 
 
-def reports_of(mechanism: Any, path: Path, label: str | None) -> Iterator[Reports]:
-    """Yield the reports of one file's rows; errors name the file."""
-    words = tables.words_of(mechanism.classes, label)
+def reports_of(
+    mechanism: Any,
+    path: Path,
+    label: str | None,
+    column: str | None = None,
+    kept: npt.NDArray[np.bool_] | None = None,
+) -> Iterator[Reports]:
+    """Yield the reports of one file's rows, or of those that were kept; errors name the file.
+
+    Other rows, and the names in `column`, are dropped before anything is computed from them.
+    """
+    words = [one for one in (tables.words_of(mechanism.classes, label), column) if one]
+    begin = 0
     for batch in tables.batches(path, mechanism.schema, words=words):
+        if kept is not None:
+            own = kept[begin : begin + batch.num_rows]
+            begin += batch.num_rows
+            batch = _only(batch, own, column)
+        if not batch.num_rows:
+            continue
         rows, labels = tables.split_label(batch, label, path)
         with tables.naming(path):
             if labels is not None:
@@ -85,15 +160,30 @@ def reports_of(mechanism: Any, path: Path, label: str | None) -> Iterator[Report
         yield released
 
 
+def _only(batch: Any, kept: npt.NDArray[np.bool_], column: str | None) -> Any:
+    """Keep these rows, without the column of names."""
+    import pyarrow as pa
+
+    return batch.filter(pa.array(kept)).drop_columns([column])
+
+
 # --- on a Ray cluster ------------------------------------------------------------------------
 
 
 def _on_ray(
-    mechanism: Any, files: Sequence[Path], label: str | None
+    mechanism: Any,
+    files: Sequence[Path],
+    label: str | None,
+    column: str | None,
+    kept: Sequence[npt.NDArray[np.bool_] | None],
 ) -> Generator[Reports, None, None]:
     paths = [str(path.absolute()) for path in files]
-    items = [{"part": index, "path": path} for index, path in enumerate(paths)]
-    settings = {"packed": artifact.pack(mechanism), "label": label}
+    chosen_bytes = [b"" if one is None else one.tobytes() for one in kept]
+    items = [
+        {"part": index, "path": path, "kept": own}
+        for index, (path, own) in enumerate(zip(paths, chosen_bytes, strict=True))
+    ]
+    settings = {"packed": artifact.pack(mechanism), "label": label, "column": column}
     with _cluster() as ray:
         data = ray.data.from_items(items, override_num_blocks=len(items))
         data = data.map_batches(
@@ -125,7 +215,9 @@ def _arrived(data: Any) -> Iterator[tuple[int, int, str, bytes]]:
         yield from (tuple(row.values()) for row in block.to_pylist())
 
 
-def _released_part(given: Any, packed: bytes, label: str | None) -> Iterator[Any]:
+def _released_part(
+    given: Any, packed: bytes, label: str | None, column: str | None = None
+) -> Iterator[Any]:
     """Release one part on a worker: yield a line per batch of reports, or one with the error.
 
     Errors are returned as values, because Ray would log them with whatever they quote. Only our own
@@ -133,9 +225,10 @@ def _released_part(given: Any, packed: bytes, label: str | None) -> Iterator[Any
     """
     (item,) = given.to_pylist()
     part, path, batch = item["part"], Path(item["path"]), -1
+    kept = None if column is None else np.frombuffer(item["kept"], bool)
     try:
         mechanism = artifact.unpack(packed, "privatize")
-        for batch, reports in enumerate(reports_of(mechanism, path, label)):
+        for batch, reports in enumerate(reports_of(mechanism, path, label, column, kept)):
             yield _line(part, batch, "", _packed(reports.columns))
     except errors.TacitError as error:
         yield _line(part, batch + 1, str(error), b"")

@@ -16,12 +16,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tacit.local.persons import ASSUMED_ONE, PerPerson
 from tacit.privacy import canonical, errors
 from tacit.privacy.certificate import Artifact
 
@@ -42,10 +43,12 @@ class Head:
     labelled: bool
     seeded: bool
     releases: tuple[str, ...]
+    per_person: PerPerson = ASSUMED_ONE
 
     def to_bytes(self) -> bytes:
         body = {"format": FORMAT, "labelled": self.labelled, "seeded": self.seeded}
-        return canonical.text({**body, "releases": list(self.releases)}).encode()
+        several = {} if self.per_person == ASSUMED_ONE else {"per_person": asdict(self.per_person)}
+        return canonical.text({**body, **several, "releases": list(self.releases)}).encode()
 
     @classmethod
     def from_bytes(cls, content: bytes, where: str) -> Head:
@@ -53,7 +56,9 @@ class Head:
         try:
             body = json.loads(content)
             kind = body["format"]
-            made = cls(body["labelled"], body["seeded"], tuple(body.get("releases", ())))
+            per_person = PerPerson(**body.get("per_person", {}))
+            releases = tuple(body.get("releases", ()))
+            made = cls(body["labelled"], body["seeded"], releases, per_person)
             texts = all(isinstance(one, str) for one in made.releases)
             fits = made.releases and texts and made.to_bytes() == content
         except (KeyError, ValueError, TypeError, AttributeError):

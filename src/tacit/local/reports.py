@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.schema import Schema
-from tacit.local import origins, report_files
+from tacit.local import origins, persons, report_files
 from tacit.local.channels import ReportChannel
+from tacit.local.persons import ASSUMED_ONE, PerPerson
 from tacit.local.report_files import MOST_BYTES, Binding, Columns, Head
 from tacit.privacy import artifact, errors, files, shown
 from tacit.privacy.certificate import Certificate
@@ -53,15 +54,20 @@ def certify(
     channel: ReportChannel,
     rng: Randomness | None = None,
     further: tuple[str, ...] = (),
+    per_person: PerPerson = ASSUMED_ONE,
 ) -> Certificate:
-    """Issue the certificate of a report; `further` sentences name more that is not protected."""
+    """Issue the certificate of a person's reports: one, unless `per_person` says that it is more.
+
+    `further` sentences name more that is not protected.
+    """
     return Certificate.issue(
-        channel.event,
-        guarantee=channel.guarantee,
-        assumptions=channel.assumptions,
+        per_person.event(channel),
+        guarantee=per_person.guarantee(channel),
+        assumptions=(*channel.assumptions, *per_person.assumptions(channel)),
         not_protected=(
             *mechanism.not_protected,
             getattr(mechanism, "refused", REFUSED),
+            *per_person.not_protected,
             *further,
         ),
         rng=rng,
@@ -85,6 +91,8 @@ class Reports:
     releases : tuple of str
         Which rows of which releases they are (`tacit.local.origins`); all of a new one unless
         given.
+    per_person : PerPerson
+        How many of them are of one person, at most, and whether that was enforced.
     """
 
     mechanism: Any
@@ -92,6 +100,7 @@ class Reports:
     channel: ReportChannel
     seeded: bool = False
     releases: tuple[str, ...] = field(default_factory=origins.fresh)
+    per_person: PerPerson = ASSUMED_ONE
 
     def __post_init__(self) -> None:
         self._must_be_unchanged()
@@ -109,13 +118,13 @@ class Reports:
 
     @property
     def event(self) -> Event:
-        """The event that ran on one person's row."""
-        return self.channel.event
+        """The event that ran on one person's rows."""
+        return self.per_person.event(self.channel)
 
     @property
     def guarantee(self) -> Guarantee:
         """The guarantee towards each person who reported."""
-        return self.channel.guarantee
+        return self.per_person.guarantee(self.channel)
 
     def __repr__(self) -> str:
         """Show their number and guarantee in one line, and no report."""
@@ -135,7 +144,7 @@ class Reports:
         """Choose rows, each at most once; they stay rows of their release."""
         columns = {name: column[chosen] for name, column in self.columns.items()}
         releases = origins.chosen("reports", self.releases, chosen)
-        return Reports(self.mechanism, columns, self.channel, self.seeded, releases)
+        return replace(self, columns=columns, releases=releases)
 
     @property
     def schema(self) -> Schema:
@@ -151,7 +160,7 @@ class Reports:
     def certify(self, *further: str) -> Certificate:
         """Issue the certificate with further sentences about what is not protected."""
         stream = Seeded(0) if self.seeded else None
-        return certify(self.mechanism, self.channel, stream, further)
+        return certify(self.mechanism, self.channel, stream, further, self.per_person)
 
     def shared(self, application: str = "join", level: str = "latent") -> Reports:
         """Return the same reports for a partner, without the parts that must stay in-house.
@@ -161,7 +170,7 @@ class Reports:
         latents that were learned from those rows: many reports together reveal something of them.
         """
         mechanism = self.mechanism.shared(application, level)
-        return Reports(mechanism, dict(self.columns), self.channel, self.seeded, self.releases)
+        return replace(self, mechanism=mechanism, columns=dict(self.columns))
 
     @staticmethod
     def concatenate(parts: Sequence[Reports]) -> Reports:
@@ -185,7 +194,8 @@ class Reports:
             name: np.concatenate([part.columns[name] for part in parts]) for name in first.columns
         }
         seeded = any(part.seeded for part in parts)
-        return Reports(first.mechanism, columns, first.channel, seeded, releases)
+        per_person = persons.joined([part.per_person for part in parts])
+        return Reports(first.mechanism, columns, first.channel, seeded, releases, per_person)
 
     def _must_be_unchanged(self) -> None:
         if self.mechanism.channel(self.labelled) != self.channel:
@@ -196,7 +206,8 @@ class Reports:
 
     def write(self, path: str | Path) -> Path:
         """Write Parquet with mechanism and certificate in its metadata, bound to the rows."""
-        with ReportsWriter(path, self.mechanism, self.channel, self.seeded) as writer:
+        given = (self.mechanism, self.channel, self.seeded, self.per_person)
+        with ReportsWriter(path, *given) as writer:
             writer.add(self)
         return Path(path)
 
@@ -214,11 +225,12 @@ class Reports:
             certificate.verify(content.artifact)
         except errors.CertificateError as error:
             raise errors.InvalidData(f"{where}: {error}") from None
-        channel = mechanism.channel(head.labelled)
-        if certificate.event != channel.event or certificate.seeded != head.seeded:
+        channel, per_person = mechanism.channel(head.labelled), head.per_person
+        if certificate.event != per_person.event(channel) or certificate.seeded != head.seeded:
             raise errors.InvalidData(f"{where}: its certificate is about another mechanism.")
         try:
-            return Reports(mechanism, content.columns, channel, head.seeded, head.releases)
+            known = (head.seeded, head.releases, per_person)
+            return Reports(mechanism, content.columns, channel, *known)
         except errors.InvalidData as error:
             raise errors.InvalidData(f"{where}: {error}") from None
 
@@ -235,9 +247,10 @@ class ReportsWriter:
         mechanism: Any,
         channel: ReportChannel,
         seeded: bool = False,
+        per_person: PerPerson = ASSUMED_ONE,
     ) -> None:
         self.path, self.mechanism = Path(path), mechanism
-        self.channel, self.seeded = channel, seeded
+        self.channel, self.seeded, self.per_person = channel, seeded, per_person
         self._releases: list[str] = []
         self.count = 0
         self._writer: Any = None
@@ -252,6 +265,8 @@ class ReportsWriter:
         """Append a batch that came through the writer's channel."""
         if reports.mechanism is not self.mechanism or reports.channel != self.channel:
             raise errors.InvalidData("reports: a batch must come through the writer's channel.")
+        if reports.per_person != self.per_person:
+            raise errors.InvalidData("reports: a batch must have as many rows of a person.")
         reports._must_be_unchanged()
         if self._writer is not None and reports.seeded and not self.seeded:
             raise errors.InvalidData("reports: seeded and secure batches must not share a file.")
@@ -287,8 +302,10 @@ class ReportsWriter:
         """Write head and certificate last: they name all releases and the digest of all rows."""
         origins.must_be_once("reports", self._releases)
         self._flush(self._pending.slice(0, 0), last=True)
-        issued = certify(self.mechanism, self.channel, Seeded(0) if self.seeded else None)
-        head = Head(self.channel.labelled, self.seeded, tuple(self._releases))
+        stream = Seeded(0) if self.seeded else None
+        issued = certify(self.mechanism, self.channel, stream, per_person=self.per_person)
+        releases = tuple(self._releases)
+        head = Head(self.channel.labelled, self.seeded, releases, self.per_person)
         bound = replace(issued, artifact=self._binding.artifact(head))
         said = {report_files.HEAD: head.to_bytes(), report_files.CERTIFICATE: bound.to_json()}
         self._writer.add_key_value_metadata(said)

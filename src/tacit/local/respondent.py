@@ -2,19 +2,22 @@
 
 Two draws of a permanent answer, or of one round's report, would cost twice. So each is a file that
 is made once and never changed: it is on disk before a report leaves, and whoever comes second,
-after a crash or in another process, gets what is there. No file holds a true answer.
+after a crash or in another process, gets what is there. No file holds a true answer. A ledger is
+charged once for the whole series, at a price for the worst history, before the first report.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tacit.privacy import canonical, errors, files, plain
+from tacit.privacy.accounting.device_ledger import DeviceLedger
 from tacit.privacy.mechanisms.memoized_response import MemoizedResponse
 from tacit.privacy.randomness import SystemEntropy
 
@@ -32,6 +35,9 @@ class Respondent:
     folder : path
         Where permanent answers and sent reports are kept; made if missing. One folder per person
         and question.
+    ledger : DeviceLedger, optional
+        The person's budget over all that their device sends. It is charged ε of `mechanism` once,
+        for all rounds, and refuses a series that is beyond what is left.
 
     Notes
     -----
@@ -52,7 +58,13 @@ class Respondent:
     True
     """
 
-    def __init__(self, mechanism: MemoizedResponse, folder: str | os.PathLike[str]) -> None:
+    def __init__(
+        self,
+        mechanism: MemoizedResponse,
+        folder: str | os.PathLike[str],
+        *,
+        ledger: DeviceLedger | None = None,
+    ) -> None:
         if not isinstance(mechanism, MemoizedResponse):
             errors.refuse(_WHERE, "mechanism", "a MemoizedResponse", type(mechanism).__name__)
         self.mechanism, self.folder = mechanism, Path(folder)
@@ -62,6 +74,7 @@ class Respondent:
             "mechanism": self._declared(),
             "seed": int(mechanism.draw_seeds(1, stream)[0]),
             "permanent": mechanism.draw_permanent(1, stream)[0].tolist(),
+            "series": secrets.token_hex(16),
         }
         kept = self._keep("permanent.json", drawn)
         if kept.get("mechanism") != drawn["mechanism"]:
@@ -70,6 +83,9 @@ class Respondent:
         self._seed = _whole(kept.get("seed"), 2**53 - 1)
         cells = mechanism.event.cells
         self._permanent = [_whole(one, cells - 1) for one in _list(kept.get("permanent"), cells)]
+        if ledger is not None:
+            # Permanent answers were drawn for every cell, without a look at the person's own.
+            ledger.charge(mechanism.guarantee, key=self._series(kept.get("series")))
 
     @property
     def sent(self) -> list[int]:
@@ -106,6 +122,11 @@ class Respondent:
         report = _whole(kept.get("report"), self.mechanism.event.cells - 1)
         return (self._seed, report) if self.mechanism.hashed else report
 
+    def _series(self, name: Any) -> str:
+        """Return the name that a ledger is charged under: another one if answers were redrawn."""
+        declared = canonical.sha256(canonical.text(self._declared()))
+        return f"series sha256 {declared} draw {_text(name)}"
+
     def _declared(self) -> dict[str, Any]:
         event = plain.to_plain(self.mechanism.event)
         return {"categories": self.mechanism.categories, "event": json.loads(json.dumps(event))}
@@ -132,6 +153,12 @@ def _name(number: int) -> str:
 
 def _whole(value: Any, most: int) -> int:
     if type(value) is not int or not 0 <= value <= most:
+        raise errors.InvalidData("Respondent: the folder must hold what was written.")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.isalnum():
         raise errors.InvalidData("Respondent: the folder must hold what was written.")
     return value
 

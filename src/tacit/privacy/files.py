@@ -6,7 +6,7 @@ are `READABLE`, or `OWN` if they hold secrets or are made from raw rows.
 
 - `Draft`, `create`: a new file; an existing one is not changed.
 - `keep_first`: a file that is made once, by the first process.
-- `replace`: a file that replaces an older one.
+- `replace`: a file that replaces an older one; `remove`: none in its place.
 - `folder`, `move`: the same for folders.
 
 Half of a file of noisy rows next to a second run of the same rows gives a reader two draws. So a
@@ -118,6 +118,12 @@ def replace(path: Path, content: bytes, mode: int = READABLE) -> None:
         file.write(content)
         _flush(file)
         os.replace(part, path)
+    _sync(path.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, if it is there; it is gone from the disk before the call returns."""
+    path.unlink(missing_ok=True)
     _sync(path.parent)
 
 

@@ -42,6 +42,12 @@ serve(Store.open(url, Path(secret)), Listener(port=int(port)), limits=limits)
 """
 
 
+@pytest.fixture(autouse=True)
+def state_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keep draws and ledgers of commands out of the folder of whoever runs the tests."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "user"))
+
+
 @pytest.fixture(scope="session")
 def digits() -> tuple[Any, Any]:
     return load_digits(return_X_y=True)

@@ -100,8 +100,7 @@ class Visitor:
 
     def _stored(self, work):
         code = """(work) => new Promise((resolve, reject) => {
-            const asked = indexedDB.open("tacit", 1);
-            asked.onupgradeneeded = () => asked.result.createObjectStore("invitations");
+            const asked = indexedDB.open("tacit");
             asked.onerror = reject;
             asked.onsuccess = () => {
               const change = asked.result.transaction("invitations", "readwrite");

@@ -524,3 +524,57 @@ def test_the_commands_load_nothing_of_the_service_until_they_run() -> None:
 def test_main_is_the_command() -> None:
     assert main(["campaign", "--help"]) == 0
     assert os.environ["TACIT_KEY"]
+
+
+# --- the person's budget -------------------------------------------------------------------------
+
+
+def test_take_part_keeps_one_budget_over_all_campaigns_and_folders(
+    run: Run, work: Path, served: Any, token: str, tmp_path: Path
+) -> None:
+    def part(given: str, *more: Any) -> Any:
+        row = ("--data", work / "me.json", "--yes", "--json")
+        return run("campaign", "take-part", served["page"], "--token", given, *row, *more)
+
+    said = part(token, "--state", tmp_path / "one").json["budget"]
+    assert said == "ε 4 of 8 is used, by 1 answer; 4 is left"
+    assert part(token, "--state", tmp_path / "one").json["budget"] == said  # the same draw
+    with Client(served["page"], key=served["key"]) as owner:
+        second, third = owner.invite(2)
+    assert part(second, "--state", tmp_path / "two").json["budget"].endswith("0 is left")
+    refused = part(third, "--state", tmp_path / "three")
+    assert (refused.code, refused.out) == (1, "")
+    (line,) = refused.err.splitlines()
+    assert "at most 0, what is left of this person's budget of 8, got 4.0. Nothing was" in line
+    assert line.endswith("To decide on more, set --budget.")
+    assert not list((tmp_path / "three").glob("*"))
+    assert part(third, "--budget", 12).json["budget"].startswith("ε 12 of 12")
+    elsewhere = part(third, "--ledger", tmp_path / "mine.sqlite", "--state", tmp_path / "four")
+    assert "already stored" in elsewhere.err
+
+
+def test_the_budget_is_shown_and_set(
+    run: Run, work: Path, served: Any, token: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mine.sqlite"
+    given = ("--ledger", path)
+    assert run("campaign", "budget", *given, "--set", 5, "--json").json == {
+        "budget": 5.0,
+        "spent": 0.0,
+        "remaining": 5.0,
+        "answers": 0,
+        "ledger": str(path),
+    }
+    answer(monkeypatch, "y\n")
+    row = ("--token", token, "--data", work / "me.json")
+    shown = run("campaign", "take-part", served["page"], *row, *given)
+    assert "Your budget over all campaigns, before this answer: ε 0 of 5" in " ".join(
+        shown.out.split()
+    )
+    table = run("campaign", "budget", *given, "--entries").out
+    assert "ε 4 of 5 is used, by 1 answer; 1 is left" in table
+    listed = run("campaign", "budget", *given, "--entries", "--json").json["entries"]
+    assert [one.get("epsilon") for one in listed] == [None, "4.0"]
+    below = run("campaign", "budget", *given, "--set", 3)
+    assert below.code == 2
+    assert "at least 4.0, which is spent" in below.err

@@ -155,3 +155,83 @@ def test_hashed_categories_have_unbiased_shares():
         assert estimate.standard_errors.max() < 0.02
     laws = mechanism.log_prob(released[:5], raw[:5])
     assert np.all(laws < -53 * math.log(2))
+
+
+# --- shares of a population, and what has changed ----------------------------------------------
+
+
+def year_of(people, generator, moved=0.1, share=0.2, months=12):
+    """Draw histories of 0 and 1: each month 10 % change their answer."""
+    first = generator.random(people) < share
+    changes = generator.random((people, months)) < moved
+    changes[:, 0] = False
+    return (first[:, None] ^ (np.cumsum(changes, axis=1) % 2 == 1)).astype(np.int64)
+
+
+def test_intervals_of_shares_cover_noise_and_sampling():
+    """Coverage over 400 years of 500 people; the interval of noise alone is the mutant."""
+    mechanism = tacit.MemoizedResponse(categories=2, epsilon=7.1, permanent_epsilon=1.0, reports=12)
+    generator, stream, people, years = np.random.default_rng(8), tacit.Seeded(9), 500, 400
+    shares = [0.2]
+    for _ in range(11):
+        shares.append(0.9 * shares[-1] + 0.1 * (1 - shares[-1]))
+    raw = year_of(people * years, generator).reshape(years, people, 12)
+    released = mechanism.release(raw, stream)
+    held, changed, naive = [], [], []
+    for year in range(years):
+        rounds = [mechanism.in_round(released[year], month) for month in range(12)]
+        for month in (0, 5, 11):
+            low, high = mechanism.estimate_counts(rounds[month]).share_interval()[1]
+            held.append(low <= shares[month] <= high)
+        for before, after in ((0, 1), (0, 11)):
+            change = mechanism.estimate_change(rounds[before], rounds[after])
+            low, high = change.interval()[1]
+            changed.append(low <= shares[after] - shares[before] <= high)
+        single = [mechanism.estimate_counts(rounds[month]).standard_errors[1] for month in (0, 1)]
+        naive.append(
+            math.hypot(*single) / mechanism.estimate_change(*rounds[:2]).standard_errors[1]
+        )
+    assert 0.93 <= np.mean(held) <= 0.985
+    assert 0.93 <= np.mean(changed) <= 0.975
+    # As if rounds were independent: too wide, because a person's two reports share an answer.
+    assert np.mean(naive) > 1.1
+
+
+def test_noise_alone_does_not_cover_a_population():
+    mechanism = tacit.MemoizedResponse(categories=2, epsilon=40, permanent_epsilon=9.0, reports=2)
+    generator, people, held = np.random.default_rng(1), 400, []
+    for year in range(120):
+        raw = (generator.random((people, 1)) < 0.3).astype(int).repeat(2, axis=1)
+        estimate = mechanism.estimate_counts(
+            mechanism.in_round(mechanism.release(raw, tacit.Seeded(year)), 0)
+        )
+        ends = np.stack([estimate.interval()[1] / people, estimate.share_interval()[1]])
+        held.append((ends[:, 0] <= 0.3) & (ends[:, 1] >= 0.3))
+    noise, both = np.mean(held, axis=0)
+    assert noise < 0.7
+    assert both >= 0.93
+
+
+def test_changes_are_unbiased_with_a_hash_and_zero_without_change():
+    mechanism = tacit.MemoizedResponse(
+        categories=30, cells=4, epsilon=12.0, permanent_epsilon=4.0, reports=2
+    )
+    people = 30_000
+    raw = np.repeat([[3, 7], [5, 5]], people // 2, axis=0)
+    released = mechanism.release(raw, tacit.Seeded(5))
+    rounds = [mechanism.in_round(released, number) for number in range(2)]
+    change = mechanism.estimate_change(*rounds)
+    truth = np.zeros(30)
+    truth[[3, 7]] = -0.5, 0.5
+    assert np.all(np.abs(change.values - truth) < 5 * change.standard_errors)
+    assert change.people == people
+    with pytest.raises(tacit.errors.InvalidData, match="same people"):
+        mechanism.estimate_change(rounds[0], rounds[1][::-1])
+
+
+@pytest.mark.parametrize("seen", [0, 1, 50, 100])
+def test_intervals_at_the_ends_stay_within_shares(seen):
+    mechanism = tacit.RandomizedResponse(categories=2, epsilon=1)
+    reports = np.repeat([1, 0], [seen, 100 - seen])
+    for low, high in mechanism.estimate_counts(reports).share_interval():
+        assert 0 <= low <= high <= 1

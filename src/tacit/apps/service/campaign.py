@@ -11,6 +11,7 @@ from typing import Any
 from tacit.apps.service.problems import Problem
 from tacit.local.channels import ReportChannel
 from tacit.local.inference.votes import Ballot
+from tacit.local.persons import ASSUMED_ONE
 from tacit.local.reports import REFUSED, certify
 from tacit.privacy import artifact, errors, events
 from tacit.privacy.certificate import Certificate
@@ -137,7 +138,7 @@ class Campaign:
         return Certificate.issue(
             self.event,
             delta=self.channel.delta,
-            assumptions=self.channel.assumptions,
+            assumptions=(*self.channel.assumptions, *ASSUMED_ONE.assumptions(self.channel)),
             not_protected=(*self.mechanism.not_protected, REFUSED, SEEN, INVITED, LINKED),
         )
 

@@ -37,6 +37,8 @@ from tacit.local.inference.proportions_classifier import ProportionsClassifier
 from tacit.local.inference.votes import Ballot, cast
 from tacit.local.reports import Reports
 from tacit.privacy import artifact, errors
+from tacit.privacy.accounting.device_ledger import DeviceLedger
+from tacit.privacy.guarantees import Guarantee
 
 LARGEST_BATCH = 1000
 MOST_TOKENS = 100_000
@@ -55,6 +57,9 @@ class Client:
         The owner's key.
     state : path, optional
         Folder that keeps what was drawn; by default a folder in the user's state directory.
+    ledger : DeviceLedger, optional
+        The person's budget over all campaigns: reports and votes are charged to it before they
+        are drawn, and refused beyond it.
     retries : int
         Number of times that a failed request is sent again, with growing pauses.
     timeout : float
@@ -64,6 +69,9 @@ class Client:
 
     Notes
     -----
+    A ledger is charged the ε of the mechanism, whatever the row is; sending a stored draw again
+    costs nothing.
+
     There is no parameter for a random generator: noise comes from the operating system's entropy. A
     report costs its ε once, however often it is sent. Another token is another draw, and costs ε
     again. So does the same token with another `state` folder; the client therefore asks the server
@@ -76,12 +84,14 @@ class Client:
         *,
         key: str | None = None,
         state: str | Path | None = None,
+        ledger: DeviceLedger | None = None,
         retries: int = 5,
         timeout: float = 30.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self.address = Address.of(url)
         self.kept = Kept(state)
+        self.ledger = ledger
         self._key = key
         self._terms: Campaign | None = None
         self._models: dict[str, Any] = {}
@@ -141,7 +151,9 @@ class Client:
         With the same token again, it sends what was drawn before, whatever the row is now.
         """
         if (draw := self._drawn(token, "report")) is None:
-            content = _only(as_json(self.draw(row, label)))
+            draw = self._charged(token, "report", self._report_mark())
+        if draw is None:
+            content = _only(as_json(self._release(row, label)))
             draw = self._keep(token, "report", self._report_mark(), content)
         return self._send_kept(token, "report", draw)
 
@@ -151,6 +163,10 @@ class Client:
         A single row may be passed by itself, as an array or as a mapping of column names to values.
         The columns of a survey are its questions.
         """
+        self._must_be_many("draw")
+        return self._release(rows, labels)
+
+    def _release(self, rows: Any, labels: Any) -> Reports:
         terms = self.terms()
         if (labels is not None) != terms.labelled:
             condition = (
@@ -181,12 +197,18 @@ class Client:
         With the same token again, it sends what was drawn before.
         """
         if (draw := self._drawn(token, "vote")) is None:
-            model, symbols = self.cast(row, label)
+            draw = self._charged(token, "vote", artifact.fingerprint(self.model()))
+        if draw is None:
+            model, symbols = self._cast(row, label)
             draw = self._keep(token, "vote", artifact.fingerprint(model), _only(symbols))
         return self._send_kept(token, "vote", draw)
 
     def cast(self, rows: Any, labels: Any) -> tuple[Any, list[Any]]:
         """Return the model and one vote on it per row, neither sent nor stored."""
+        self._must_be_many("cast")
+        return self._cast(rows, labels)
+
+    def _cast(self, rows: Any, labels: Any) -> tuple[Any, list[Any]]:
         ballot, model = self._ballot(), self.model()
         table, one = together(rows, self.mechanism().schema)
         return model, cast(model, table, _labels(labels, one), ballot).symbols.tolist()
@@ -199,6 +221,11 @@ class Client:
         """Send many votes on a model; return a receipt or an error for each, in order."""
         given = [{"token": token, "vote": vote} for token, vote in items]
         return self._send_many("vote", artifact.fingerprint(model), given)
+
+    def price(self, kind: str) -> Guarantee:
+        """Return the guarantee of a report or a vote: what it costs, whatever the row is."""
+        chosen = self._ballot() if kind == "vote" else self.terms().channel
+        return chosen.guarantee
 
     def must_be_unused(self, token: str, kind: str) -> None:
         """Refuse to draw a report or a vote if the server has already had one for this token.
@@ -355,6 +382,24 @@ class Client:
             self.must_be_unused(token, kind)
         return stored
 
+    def _charged(self, token: str, kind: str, mark: str) -> StoredDraw | None:
+        """Charge the ledger for a draw that is about to be made; return one made meanwhile."""
+        if self.ledger is None:
+            return None
+        campaign = self.address.campaign
+        name = self.kept.name(campaign, token, kind)
+        # Asked again: another process may have drawn before this one made a name.
+        if (stored := self.kept.find(campaign, token, kind)) is None:
+            key = f"{kind} {self.address.root} campaign {campaign} sha256 {mark} draw {name}"
+            self.ledger.charge(self.price(kind), key=key)
+        return stored
+
+    def _must_be_many(self, where: str) -> None:
+        """Refuse to draw for several people on one person's budget."""
+        if self.ledger is not None:
+            remedy = "Use report or vote, which charge it, or a client without a ledger."
+            errors.refuse(where, "ledger", "None", "a ledger", remedy)
+
     def _ballot(self) -> Ballot:
         ballot = self.terms().ballot
         if ballot is None:
@@ -392,6 +437,7 @@ class Client:
         return self.kept.keep(self.address.campaign, token, kind, draw)
 
     def _send_kept(self, token: str, kind: str, draw: StoredDraw) -> str:
+        self.kept.made(self.address.campaign, token, kind)
         receipt = self._send(token, kind, draw.body)
         self.kept.answered(self.address.campaign, token, kind, receipt)
         return receipt

@@ -3,6 +3,10 @@
 A report that is lost in transit must be sent again unchanged: a second draw of the same row would
 be a second report, and cost ε again. So the bytes are on disk before they are sent. The row never
 is. Another folder knows nothing of this one: there, only the server can say that a token was used.
+
+A draw has a name before it is made, under which a ledger is charged. A process that is stopped
+between both leaves the name, so that the next one is not charged again; the name is gone before
+the draw is sent, so that no second draw can use its charge.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import hmac
 import json
 import os
 import platform
+import secrets
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -82,6 +87,19 @@ class Kept:
         stored = self.find(campaign, token, kind)
         assert stored is not None
         return stored
+
+    def name(self, campaign: str, token: str, kind: str) -> str:
+        """Return the name of the draw that is about to be made: the same until it is sent."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        drawn = secrets.token_hex(16).encode()
+        return files.keep_first(self._name_path(campaign, token, kind), drawn).decode()
+
+    def made(self, campaign: str, token: str, kind: str) -> None:
+        """Forget the name of a draw that is stored, before it is sent."""
+        files.remove(self._name_path(campaign, token, kind))
+
+    def _name_path(self, campaign: str, token: str, kind: str) -> Path:
+        return self.path(campaign, token, kind).with_suffix(".name")
 
     def answered(self, campaign: str, token: str, kind: str, receipt: str) -> None:
         """Store the server's receipt with the draw."""

@@ -20,6 +20,7 @@ from tacit.local.inference.finite import Evidence, ShiftTest
 from tacit.local.inference.noise_aware import PRIORS, SIGNIFICANCE, ShiftWarning, must_be_none
 from tacit.local.inference.stored import parts_of, restored
 from tacit.local.inhouse import TAUGHT, Protection, together
+from tacit.local.persons import joined
 from tacit.local.reports import Reports, certify
 from tacit.privacy import artifact, codec, errors
 from tacit.privacy.randomness import Seeded
@@ -102,13 +103,15 @@ class ProportionsClassifier(Deciding):
         self._pooled = pooled(rounds)
         self.mixture_ = _fitted(parts, vectors, rounds, self.seed)
         self.mechanism_, self.classes_ = last.mechanism, classes
-        self.reports_, self.guarantee_ = sum(map(len, rounds)), last.guarantee
+        per_person = joined([reports.per_person for reports in rounds])
+        self.reports_, self.guarantee_ = sum(map(len, rounds)), per_person.guarantee(last.channel)
         own = [Protection.none(self.inhouse_public, TAUGHT)] if taught else []
         self.inhouse_ = together([*_protections(rounds), *own])
         stream = Seeded(0) if any(reports.seeded for reports in rounds) else None
         said = dict.fromkeys(reports.mechanism.inhouse_.sentence for reports in rounds[:-1])
         carried = (CARRIED,) if taught else ()
-        self.certificate_ = certify(last.mechanism, last.channel, stream, (*said, *carried))
+        further = (*said, *carried)
+        self.certificate_ = certify(last.mechanism, last.channel, stream, further, per_person)
         self._settle(self.mixture_.predict_proba(vectors))
         return self
 

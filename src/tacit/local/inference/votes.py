@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from tacit.data import labels
 from tacit.local import origins
+from tacit.local.persons import ASSUMED_ONE
 from tacit.local.reports import REFUSED
 from tacit.privacy import artifact, canonical, errors, files, shown
 from tacit.privacy.certificate import Certificate
@@ -147,7 +148,8 @@ class Ballot(Shown):
     @property
     def certificate(self) -> Certificate:
         """The certificate of one vote."""
-        return Certificate.issue(self.event, not_protected=(REFUSED,))
+        assumed = ASSUMED_ONE.assumptions(self.channel)
+        return Certificate.issue(self.event, assumptions=assumed, not_protected=(REFUSED,))
 
     def release(
         self,
@@ -267,7 +269,9 @@ class Votes:
         """The certificate: guarantee, event and what is not protected."""
         further = () if self.groups is None else (KNOWN_GROUP,)
         stream = Seeded(0) if self.seeded else None
-        return Certificate.issue(self.event, not_protected=(REFUSED, *further), rng=stream)
+        assumed = ASSUMED_ONE.assumptions(self.ballot.channel)
+        left = (REFUSED, *further)
+        return Certificate.issue(self.event, assumptions=assumed, not_protected=left, rng=stream)
 
     @staticmethod
     def concatenate(parts: Sequence[Votes]) -> Votes:

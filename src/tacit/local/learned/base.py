@@ -17,6 +17,7 @@ from tacit.data.schema import Rows, Schema, row_blocks
 from tacit.local import inhouse
 from tacit.local.channels import ReportChannel
 from tacit.local.inhouse import Protection
+from tacit.local.persons import ASSUMED_ONE, PerPerson, chosen
 from tacit.local.report_files import Columns
 from tacit.local.reports import Reports, certify
 from tacit.privacy import artifact, errors, shown
@@ -92,6 +93,12 @@ class Learned(ABC, Generic[ChannelT]):
         other.epsilon = errors.epsilon_in_range(type(self).__name__, epsilon)
         return other
 
+    def for_persons(self) -> Self:
+        """Return the same fitted mechanism with a guarantee for persons, to release by names."""
+        other = self._copy()
+        other.unit = Unit.PERSON
+        return other
+
     def _copy(self) -> Self:
         """Copy everything but the channels, which follow from the parameters."""
         other = copy.copy(self)
@@ -129,8 +136,22 @@ class Learned(ABC, Generic[ChannelT]):
     def encode_rows(self, rows: Rows) -> npt.NDArray[np.int64]:
         """Encode rows that were already checked against the schema."""
 
-    def release(self, raw: Any, labels: Any = None, rng: Randomness | None = None) -> Reports:
-        """Release one report per row, with its label where labels are given."""
+    def release(
+        self,
+        raw: Any,
+        labels: Any = None,
+        rng: Randomness | None = None,
+        *,
+        persons: Any = None,
+        most: int = 1,
+    ) -> Reports:
+        """Release one report per row, with its label where labels are given.
+
+        With `persons`, the name of whoever each row is of, at most `most` rows of a person are
+        reported, chosen at random; rows without a name are not (`tacit.local.persons`). The
+        mechanism must be one for persons; without names, its certificate assumes that each row is
+        another person.
+        """
         where = f"{type(self).__name__}.release"
         self._must_encode()
         codes = None if labels is None else declared_labels.codes(where, labels, self.classes)
@@ -138,8 +159,22 @@ class Learned(ABC, Generic[ChannelT]):
         if codes is not None and len(codes) != len(encoded):
             raise errors.InvalidData(f"{where}: labels must be one per row.")
         channel, stream = self.channel(codes is not None), source(rng)
+        per_person = ASSUMED_ONE
+        if persons is not None:
+            per_person = self.per_person(most)
+            kept = chosen(persons, most, stream, where=where)
+            if len(kept) != len(encoded):
+                raise errors.InvalidData(f"{where}: persons must be one per row.")
+            encoded, codes = encoded[kept], codes if codes is None else codes[kept]
         columns = channel.release(channel.combine(encoded, codes), stream)
-        return Reports(self, columns, channel, not stream.secure)
+        return Reports(self, columns, channel, not stream.secure, per_person=per_person)
+
+    def per_person(self, most: int) -> PerPerson:
+        """Return the limit that names enforce on a person's reports; refuse another unit."""
+        if self.unit is not Unit.PERSON:
+            remedy = "Use mechanism.for_persons()."
+            errors.refuse(type(self).__name__, "unit", "'person'", str(self.unit), remedy)
+        return PerPerson(most, enforced=True)
 
     def log_prob(
         self, columns: Columns, encoded: Any, codes: Any = None

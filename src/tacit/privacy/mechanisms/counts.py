@@ -2,6 +2,8 @@ r"""Unbiased counts from reports that hold each category with one of two probabi
 
 References
 ----------
+.. [CP34] Clopper, Pearson. The use of confidence or fiducial limits illustrated in the case of the
+   binomial. Biometrika 1934.
 .. [WBLJ17] Wang, Blocki, Li, Jha. Locally differentially private protocols for frequency
    estimation. USENIX Security 2017 ("pure" protocols).
 """
@@ -14,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import binom
+from scipy.stats import beta, binom, norm
 
 from tacit.privacy import errors
 
@@ -26,8 +28,8 @@ _WINDOW = 24
 class CountEstimate:
     """Unbiased counts and their estimated variances, one per category.
 
-    The variance is that of the randomisation: the counts are of the people who reported. To infer
-    the population that they were sampled from, add the sampling variance.
+    The variance is that of the randomisation: the counts are of the people who reported. For the
+    population that they were sampled from, see `share_interval`.
     """
 
     counts: npt.NDArray[np.float64]
@@ -63,6 +65,25 @@ class CountEstimate:
         ends = [self._ends(int(one), tail) for one in seen]
         return np.array(ends, np.float64)[places.reshape(np.shape(self.support))]
 
+    def share_interval(self, confidence: float = 0.95) -> npt.NDArray[np.float64]:
+        r"""Compute intervals for shares of the population, one row with two ends per category.
+
+        They cover the randomisation and the sampling of people, who are taken as a simple random
+        sample of a large population: a category of share π has the support
+
+        .. math:: S \sim \mathrm{Bin}\bigl(n,\, \pi p + (1 - \pi) q\bigr),
+
+        so an exact interval of its probability [CP34]_ is one of π. It misses with a probability of
+        at most the risk, for every n, π and confidence.
+        """
+        confidence = errors.probability("share_interval", "confidence", confidence, zero=False)
+        tail, seen = (1 - confidence) / 2, self.support
+        rest = self.reports - seen
+        low = np.where(seen > 0, beta.ppf(tail, np.maximum(seen, 1), rest + 1), 0.0)
+        high = np.where(rest > 0, beta.ppf(1 - tail, seen + 1, np.maximum(rest, 1)), 1.0)
+        ends = (np.stack([low, high], axis=-1) - self.other) / (self.true - self.other)
+        return np.asarray(np.clip(ends, 0.0, 1.0), np.float64)
+
     def _ends(self, support: int, tail: float) -> tuple[int, int]:
         """Find the least and the largest count whose upper and lower tail are not too rare."""
         least = _first(lambda k: self._tails(k, support)[1] > tail, self.reports)
@@ -82,6 +103,47 @@ class CountEstimate:
         below = float(chance @ binom.cdf(support - own, rest, self.other))
         above = float(chance @ binom.sf(support - own - 1, rest, self.other))
         return below, above
+
+
+@dataclass(frozen=True)
+class ShareChange:
+    """By how much each share of the population has changed, from reports of the same people.
+
+    Standard errors and intervals cover the randomisation and the sampling of people, with the
+    dependence of a person's two reports on one permanent answer.
+    """
+
+    values: npt.NDArray[np.float64]
+    standard_errors: npt.NDArray[np.float64]
+    people: int
+
+    def interval(self, confidence: float = 0.95) -> npt.NDArray[np.float64]:
+        """Compute intervals of normal quantiles, one row with two ends per category."""
+        confidence = errors.probability("interval", "confidence", confidence, zero=False)
+        half = norm.ppf(0.5 + confidence / 2) * self.standard_errors
+        return np.stack([self.values - half, self.values + half], axis=-1)
+
+
+def paired_change(
+    gained: npt.NDArray[np.int64],
+    lost: npt.NDArray[np.int64],
+    people: int,
+    true: float,
+    other: float,
+) -> ShareChange:
+    r"""Estimate changes of shares from pairs of reports.
+
+    A person's two reports support a category in the second round alone (gained), in the first
+    alone (lost), or in both or neither. Expectations add up whether reports are independent or not:
+
+    .. math:: \hat\Delta_v = \frac{g_v - l_v}{n\,(p - q)}
+
+    and people are independent, so the variance of one person's difference is that of the sample.
+    """
+    mean = (gained - lost) / people
+    spread = (gained + lost) / people - mean**2
+    error = np.sqrt(spread / max(people - 1, 1)) / (true - other)
+    return ShareChange(np.asarray(mean / (true - other)), np.asarray(error), people)
 
 
 def _first(holds: Callable[[int], bool], most: int) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -24,7 +24,12 @@ import numpy.typing as npt
 
 from tacit.privacy import errors, events
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
-from tacit.privacy.mechanisms.counts import CountEstimate, unbiased_counts
+from tacit.privacy.mechanisms.counts import (
+    CountEstimate,
+    ShareChange,
+    paired_change,
+    unbiased_counts,
+)
 from tacit.privacy.mechanisms.randomized_response import RandomizedResponse
 from tacit.privacy.randomness import Randomness, source
 from tacit.privacy.rounding import low
@@ -36,6 +41,7 @@ Reals = npt.NDArray[np.float64]
 _WHERE = "MemoizedResponse"
 _SEED_BITS = 53
 _MOST_CATEGORIES = 2**16
+_MOST_ENTRIES = 2**24
 _MOST_LATER = Fraction(40)
 """Beyond, a report is its permanent answer but once in 10^17."""
 
@@ -225,27 +231,67 @@ class MemoizedResponse(Shown):
 
         A report supports the categories of its cell: the true one with the probability of the true
         cell, any other with the same probability as another cell, or with 1/g under random seeds.
-        Estimates of several rounds are not independent: permanent answers stay.
+        Estimates of several rounds are not independent: permanent answers stay, so a share that
+        was estimated too high in one round tends to be so in the next. Each round's `interval` (of
+        the people who reported) and `share_interval` (of the population) holds by itself; for what
+        has changed, see `estimate_change`.
 
         Parameters
         ----------
         reports : array of int
             One per person: a cell, or a seed and a cell if categories are hashed.
         """
+        rows = self._reports(reports)
+        support = np.zeros(self.categories, np.int64)
+        for block in self._blocks(len(rows)):
+            support += self._supported(rows[block]).sum(axis=0)
+        return unbiased_counts(support, len(rows), *self._chances)
+
+    def estimate_change(self, before: Any, after: Any) -> ShareChange:
+        """Estimate by how much each category's share has changed between two rounds.
+
+        Parameters
+        ----------
+        before, after : array of int
+            Reports of the same people in the same order, as for `estimate_counts`.
+        """
+        first, second = self._reports(before), self._reports(after)
+        if first.shape != second.shape or (self.hashed and np.any(first[:, 0] != second[:, 0])):
+            raise errors.InvalidData("estimate_change: both rounds must have the same people.")
+        gained, lost = np.zeros((2, self.categories), np.int64)
+        for block in self._blocks(len(first)):
+            old, new = self._supported(first[block]), self._supported(second[block])
+            gained += (new & ~old).sum(axis=0)
+            lost += (old & ~new).sum(axis=0)
+        return paired_change(gained, lost, len(first), *self._chances)
+
+    @property
+    def _chances(self) -> tuple[float, float]:
+        """Probabilities that a report supports its own category, and another one."""
         true = self.event.first_keep
+        other = Fraction(1, self._cells) if self.hashed else (1 - true) / (self._cells - 1)
+        return float(true), float(other)
+
+    def _reports(self, reports: Any) -> Integers:
+        """Check the reports of one round: a cell each, or a seed and a cell."""
         if not self.hashed:
-            cells = self._whole_cells(reports).ravel()
-            support = np.bincount(cells, minlength=self.categories)
-            other = (1 - true) / (self._cells - 1)
-            return unbiased_counts(support, cells.size, float(true), float(other))
+            return self._whole_cells(reports).ravel()
         pairs = errors.integers("MemoizedResponse", reports, lower=0)
         if pairs.ndim != 2 or pairs.shape[1] != 2:
             raise errors.InvalidData("MemoizedResponse: a report must be a seed and a cell.")
-        cells = self._whole_cells(pairs[:, 1])
-        support = np.zeros(self.categories, np.int64)
-        for seed, cell in zip(pairs[:, 0].tolist(), cells.tolist(), strict=True):
-            support += self.table(seed) == cell
-        return unbiased_counts(support, len(pairs), float(true), 1 / self._cells)
+        self._whole_cells(pairs[:, 1])
+        return pairs
+
+    def _blocks(self, count: int) -> Iterator[slice]:
+        """Divide people so that a table of people by categories stays small."""
+        step = max(_MOST_ENTRIES // self.categories, 1)
+        return (slice(start, start + step) for start in range(0, count, step))
+
+    def _supported(self, reports: Integers) -> npt.NDArray[np.bool_]:
+        """Return which categories each report supports: those of its cell."""
+        if not self.hashed:
+            return np.asarray(reports[:, None] == np.arange(self.categories))
+        return np.stack([self.table(seed) == cell for seed, cell in reports.tolist()])
 
     def inputs(self) -> Iterable[Any]:
         """List all histories, for audits; refuse if there are more than a million."""

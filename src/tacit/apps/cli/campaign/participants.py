@@ -1,4 +1,4 @@
-"""`tacit campaign take-part`, `crowd`: one participant, or many simulated ones."""
+"""`tacit campaign take-part`, `budget`, `crowd`: one participant, or many simulated ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ import numpy as np
 import typer
 
 from tacit.apps.cli.campaign.surveys import read_answers
-from tacit.apps.cli.console import REFUSED, must_exist, print_text, print_values
+from tacit.apps.cli.console import (
+    REFUSED,
+    must_exist,
+    print_json,
+    print_table,
+    print_text,
+    print_values,
+)
 from tacit.apps.cli.files import rows_progress
 from tacit.apps.cli.groups import command
 from tacit.apps.cli.options import SETTINGS, AsJson, InhousePublic
@@ -23,6 +30,7 @@ from tacit.privacy import errors
 if TYPE_CHECKING:
     from tacit.apps.service.campaign import Campaign
     from tacit.apps.service.client import Client
+    from tacit.privacy.accounting.device_ledger import DeviceLedger
 
 Url = Annotated[
     str,
@@ -35,6 +43,14 @@ OwnerKey = Annotated[
         help="Owner's key; safer in the environment variable.",
         envvar="TACIT_KEY",
         rich_help_panel=SETTINGS,
+    ),
+]
+PersonLedger = Annotated[
+    Path | None,
+    typer.Option(
+        "--ledger",
+        help="File of your budget over all campaigns.",
+        show_default="ledger.sqlite in a user folder",
     ),
 ]
 _IN_THE_CLEAR = (
@@ -50,6 +66,7 @@ def register(app: typer.Typer) -> None:
         "For participants",
         "tacit campaign take-part https://host/c/CAMPAIGN --token - --data me.csv",
     )(take_part)
+    command(app, "For participants", "tacit campaign budget")(budget)
     command(
         app,
         "For trials",
@@ -92,11 +109,23 @@ def take_part(
         Path | None,
         typer.Option(help="Folder that keeps what was drawn.", show_default="a user folder"),
     ] = None,
+    ledger: PersonLedger = None,
+    largest: Annotated[
+        float | None,
+        typer.Option(
+            "--budget",
+            help="Set your budget: the largest sum of ε over all campaigns.",
+            show_default="as it was set, or 8",
+        ),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Consent without being asked.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take part with your own row: see what would be sent, consent, send one noised report."""
-    with connected(url, state=state) as client:
+    """Take part with your own row: see what would be sent, consent, send one noised report.
+
+    Its ε is charged to your budget before it is drawn; beyond the budget nothing is drawn.
+    """
+    with connected(url, state=state, ledger=_ledger(ledger, largest)) as client:
         if withdraw is not None:
             client.withdraw(withdraw)
             return print_values({"withdrawn": True}, as_json, "Withdrawn")
@@ -105,11 +134,12 @@ def take_part(
         _must_agree(terms, at_most, mechanism, person)
         if not person.drawn:
             client.must_be_unused(person.token, person.kind)
+            person.must_afford()
             if data is None:
                 condition = f"given: no {person.kind} has been drawn with this token"
                 errors.refuse("take-part", "--data", condition, None)
             with _said(as_json):
-                _show(terms, vote, client.kept.folder)
+                _show(terms, vote, client)
             if not yes and not typer.confirm(f"Draw and send one {person.kind}?", err=True):
                 print("tacit: nothing was drawn, and nothing was sent.", file=sys.stderr)
                 raise typer.Exit(REFUSED)
@@ -120,6 +150,56 @@ def take_part(
         print_values(sent, as_json, "Sent")
         # No table, which would break the line.
         print(f"Receipt, which lets you withdraw it (--withdraw):\n{receipt}")
+
+
+def budget(
+    ledger: PersonLedger = None,
+    largest: Annotated[
+        float | None,
+        typer.Option("--set", help="Set it to this sum of ε.", show_default="unchanged"),
+    ] = None,
+    entries: Annotated[
+        bool, typer.Option("--entries", help="List every charge and every change.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the budget of everything that you send with take-part, and what is left of it.
+
+    It covers all campaigns together, on whichever server; web pages keep another one per site.
+    """
+    account = _ledger(ledger, largest)
+    balance = account.balance()
+    values: dict[str, Any] = {
+        "budget": float(balance.budget),
+        "spent": float(balance.spent),
+        "remaining": float(balance.remaining),
+        "answers": balance.charges,
+        "ledger": str(account.path),
+    }
+    listed = account.entries() if entries else []
+    if as_json:
+        return print_json({**values, "entries": listed} if entries else values)
+    print_values({"balance": str(balance), "ledger": str(account.path)}, False, "Your budget")
+    if entries:
+        lines = [(one["time"][:19], *_entry(one)) for one in listed]
+        print_table("Charges and changes", ("time (UTC)", "what", "epsilon"), lines)
+
+
+def _entry(one: dict[str, str]) -> tuple[str, str]:
+    if "key" in one:
+        return one["key"], one["epsilon"]
+    return f"budget {one['reason']}", one["budget"]
+
+
+def _ledger(path: Path | None, largest: float | None) -> DeviceLedger:
+    """Open the person's ledger: one for all campaigns and folders of draws, unless it is named."""
+    from tacit.apps.service.kept import state_folder
+    from tacit.privacy.accounting.device_ledger import DeviceLedger
+
+    if path is None:
+        path = state_folder() / "ledger.sqlite"
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return DeviceLedger(path, largest)
 
 
 def crowd(
@@ -219,10 +299,12 @@ def _must_agree(
         errors.refuse(where, "the mechanism", mechanism, used, remedy)
 
 
-def _show(terms: Campaign, vote: bool, folder: Path) -> None:
+def _show(terms: Campaign, vote: bool, client: Client) -> None:
     """Show what would be sent and its cost, derived here and not taken from the server."""
     from tacit.apps.service.surveys import is_survey
 
+    folder, account = client.kept.folder, client.ledger
+    assert account is not None
     what = "your row and its label" if terms.labelled else "your row"
     if is_survey(terms.mechanism):
         what = "your answers to one sheet of questions, drawn at random"
@@ -241,6 +323,7 @@ def _show(terms: Campaign, vote: bool, folder: Path) -> None:
         *([f"  - The same token also allows {later}."] if later else []),
         f"  - Mechanism: {terms.mechanism.kind}{_round(terms)}, SHA-256 {terms.fingerprint}",
         f"  - Stored in {folder}: what was drawn, so that it is not drawn twice. Never the row.",
+        f"  - Your budget over all campaigns, before this answer: {account.balance()}.",
     ]
     print_text("\n".join([*lines, "", terms.certificate.explain()]))
 
@@ -258,13 +341,19 @@ class _Person:
         self.stored = client.kept.find(client.address.campaign, token, self.kind)
         self.drawn = self.stored is not None
 
+    def must_afford(self) -> None:
+        """Refuse, before the person is asked, what their budget does not allow."""
+        assert self.client.ledger is not None
+        with _raising():
+            self.client.ledger.must_afford(self.client.price(self.kind))
+
     def answer(self, terms: Campaign, data: Path | None, label: str | None) -> dict[str, Any]:
         """Draw an answer if none was drawn before, and send it."""
         row, truth = None, None
         if not self.drawn and data is not None:
             row, truth = read_row(data, terms, label, labelled=terms.labelled or self.vote)
         send = self.client.vote if self.vote else self.client.report
-        with naming(data or "take-part"):
+        with naming(data or "take-part"), _raising():
             receipt = send(self.token, row, truth)
         voted = terms.ballot is not None and self.vote
         spent = terms.ballot.guarantee if voted else terms.channel.guarantee  # type: ignore[union-attr]
@@ -272,8 +361,18 @@ class _Person:
             "sent": self.kind,
             "drawn_before": self.drawn,
             "guarantee": str(spent),
+            "budget": str(self.client.ledger.balance()),  # type: ignore[union-attr]
             "receipt": receipt,
         }
+
+
+@contextmanager
+def _raising() -> Iterator[None]:
+    """Add what a person can do whose budget is too small."""
+    try:
+        yield
+    except errors.BudgetExceeded as error:
+        raise errors.BudgetExceeded(f"{error} To decide on more, set --budget.") from None
 
 
 def read_row(path: Path, terms: Campaign, label: str | None, labelled: bool) -> tuple[Any, Any]:

@@ -61,13 +61,30 @@ def privatize(
     label: Annotated[
         str | None, typer.Option(help="Column of the label, to report it too.")
     ] = None,
+    person: Annotated[
+        str | None,
+        typer.Option(help="Column that names whose row it is: at most --most rows of each."),
+    ] = None,
+    most: Annotated[int, typer.Option(help="Most reports of a person, with --person.")] = 1,
+    one_row_each: Annotated[
+        bool,
+        typer.Option(
+            "--one-row-each",
+            help="State that each row is another person's; the certificate says that you do.",
+        ),
+    ] = False,
     engine: Annotated[
         str, typer.Option(help="local, or ray: the workers of a Ray cluster share the parts.")
     ] = "local",
     as_json: AsJson = False,
 ) -> None:
-    """Release one report per row, in batches; on a person's own device, a file of one row."""
+    """Release one report per row, in batches; on a person's own device, a file of one row.
+
+    With --person, rows of a person are drawn at random, and the guarantee is for all their reports
+    together. A mechanism for persons needs --person or --one-row-each.
+    """
     from tacit.local import distributed
+    from tacit.local.persons import ASSUMED_ONE
     from tacit.local.reports import ReportsWriter
     from tacit.privacy import artifact
 
@@ -79,11 +96,16 @@ def privatize(
     if label is not None and label in local.schema.names:
         remedy = f"Fit again with --label {label}."
         errors.refuse("privatize", "--label", "no column that it was fitted on", label, remedy)
+    local = _for_whom(local, label, person, most, one_row_each)
     parts, channel = distributed.parts(data), local.channel(label is not None)
+    named, limit = None, ASSUMED_ONE
+    if person is not None:
+        limit = local.per_person(most)
+        named = distributed.Persons.drawn(parts, local.schema, person, limit)
     with (
-        closing(distributed.release(engine, local, parts, label)) as released,
-        ReportsWriter(out, local, channel) as writer,
-        rows_progress(distributed.count(parts)) as advance,
+        closing(distributed.release(engine, local, parts, label, named)) as released,
+        ReportsWriter(out, local, channel, per_person=limit) as writer,
+        rows_progress(distributed.count(parts) if named is None else named.count) as advance,
         warnings_on_stderr(),
     ):
         for reports in released:
@@ -91,11 +113,34 @@ def privatize(
             advance(len(reports))
     result = {
         "reports": writer.count,
-        "guarantee": str(channel.guarantee),
+        "guarantee": str(limit.guarantee(channel)),
         "labelled": label is not None,
         "written": str(out),
     }
     print_values(result, as_json, "Released")
+
+
+def _for_whom(
+    local: Any, label: str | None, person: str | None, most: int, one_row_each: bool
+) -> Any:
+    """Return the mechanism for persons or rows; for persons, names or a statement must say so."""
+    from tacit.privacy.guarantees import Unit
+
+    if person is not None:
+        if one_row_each:
+            remedy = "Names enforce it."
+            errors.refuse("privatize", "--one-row-each", "left out with --person", True, remedy)
+        if person in (*local.schema.names, label):
+            condition = "no column that is reported"
+            errors.refuse("privatize", "--person", condition, person, "Fit again without it.")
+        return local.for_persons()
+    if most != 1:
+        errors.refuse("privatize", "--person", "given with --most", None)
+    if local.unit is Unit.PERSON and not one_row_each:
+        remedy = "If each row is another person's, say so with --one-row-each."
+        condition = "the column that names people: the mechanism is for persons"
+        errors.refuse("privatize", "--person", condition, None, remedy)
+    return local
 
 
 def learn(

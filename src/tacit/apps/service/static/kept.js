@@ -6,25 +6,12 @@
  * invitation was used before it draws anything. The drawing or the answers themselves are never
  * stored, and the invitation only as a hash.
  *
- * The store is a database, whose transactions run one after another across all tabs. localStorage
- * does not do that, even under a lock: a tab may read what was there before another tab wrote.
+ * A draw is charged to the site's account (ledger.js) in the same transaction.
  */
 
 import { sha256 } from "./device.js";
-
-const STORE = "invitations";
-
-const storesNothing = () => new Error("This browser does not store data for this page, so it could not send your "
-  + "report again unchanged. Allow it to store data, or use another browser.");
-
-function opened() {
-  return new Promise((resolve, reject) => {
-    const request = indexedDB.open("tacit", 1);
-    request.onupgradeneeded = () => request.result.createObjectStore(STORE);
-    request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(storesNothing());
-  });
-}
+import { ACCOUNT, charged } from "./ledger.js";
+import { opened, transact } from "./stores.js";
 
 export class Kept {
   #database;
@@ -48,40 +35,29 @@ export class Kept {
     return this.#change(() => more);
   }
 
-  /** Draws under this name at most once, if `may` allows it, whatever other tabs do. */
-  once(name, may, draw) {
+  /** Draws under this name at most once, if `may` allows it, whatever other tabs do, and charges its price, if it has one. */
+  once(name, may, draw, price = null) {
     navigator.storage?.persist?.().catch(() => {});  // a request to the browser; nothing waits for it
     if (!navigator.locks) throw new Error("This browser is too old to take part safely. Use a newer one.");
     return navigator.locks.request(this.name, async () => {
       await this.#change(() => null);
       if (this.all[name] !== undefined || !(await may())) return;
-      await this.#change((now) => (now[name] === undefined ? { [name]: draw() } : null));
+      const places = { invitations: this.name, ...ACCOUNT };
+      const stored = await transact(this.#database, places, ({ invitations: now = {}, account }) => {
+        if (now[name] !== undefined) return null;
+        const paid = price === null ? {} : { account: charged(account, price) };  // before the draw
+        return { ...paid, invitations: { ...now, [name]: draw() } };
+      });
+      this.all = stored.invitations;
     });
   }
 
-  /** Adds what `change` returns for what is stored, on disk, while no other tab reads or writes. */
-  #change(change) {
-    return new Promise((resolve, reject) => {
-      const transaction = this.#database.transaction(STORE, "readwrite", { durability: "strict" });
-      const store = transaction.objectStore(STORE), request = store.get(this.name);
-      let now;
-      request.onsuccess = () => {
-        now = request.result ?? {};
-        let more;
-        try {
-          more = change(now);
-        } catch (error) {
-          reject(error);
-          transaction.abort();
-          return;
-        }
-        if (more) store.put(now = { ...now, ...more }, this.name);
-      };
-      transaction.oncomplete = () => {
-        this.all = now;
-        resolve();
-      };
-      transaction.onabort = () => reject(storesNothing());
+  /** Adds what `change` returns for what is stored. */
+  async #change(change) {
+    const stored = await transact(this.#database, { invitations: this.name }, ({ invitations: now = {} }) => {
+      const more = change(now);
+      return more ? { invitations: { ...now, ...more } } : null;
     });
+    this.all = stored.invitations ?? {};
   }
 }

@@ -4,6 +4,7 @@ import { Answer, askable } from "./answer.js";
 import { Api, patiently } from "./api.js";
 import { deviceOf, modelOf, mustAgree, votesOf } from "./device.js";
 import { Kept } from "./kept.js";
+import { Account } from "./ledger.js";
 import { attempt, campaignId, complain, explained, find, make, save, say, step } from "./page.js";
 import { examples, own } from "./preview.js";
 import { SystemEntropy } from "./randomness.js";
@@ -11,7 +12,7 @@ import { Sheet, exampleOf, promises, reportOf } from "./sheet.js";
 import { USED, closed, conclusions, facts, voteState, voteTold } from "./words.js";
 
 const entropy = new SystemEntropy();
-let id, campaign, described, device, api, kept, answer, taken, ballot, votes, model;
+let id, campaign, described, device, api, kept, answer, taken, ballot, votes, model, account;
 let voting = false, unfit = false;  // unfit: a browser cannot run the model
 let used = { report: "none", vote: "none" };  // the server's last answer
 
@@ -44,6 +45,7 @@ async function begin() {
   if (usable()) device = await deviceOf(described, described.encoder && (await open.bytes(`/encoder${round}`)));
   mustAgree(campaign, described, device);
   describe();
+  account = await Account.of();
   if (token === null) return arrive();
   try {
     return await use(token);
@@ -93,7 +95,34 @@ function arrive() {
   find("start").hidden = !api || !usable() || campaign.state !== "open";
   step("welcome");
   say(closed(campaign) ?? "");
+  budget();
   return undefined;
+}
+
+/** Shows the account of this site, and the price of the next answer if there can be one. */
+function budget() {
+  find("budget").hidden = false;
+  find("budget-text").textContent = account.told(nextPrice());
+  find("budget-meaning").textContent = account.meaning;
+  find("limit").value = account.now.limit;
+}
+
+function nextPrice() {
+  if (document.body.dataset.step === "welcome") return find("start").hidden ? null : described.epsilon;
+  return find("vote").hidden || kept.all.vote !== undefined ? null : campaign.vote_epsilon;
+}
+
+function start() {
+  account.mustAfford(described.epsilon);
+  if (device.sheets) return startSurvey();
+  voting = false;
+  return question("Your answer", "Step 1 of 2");
+}
+
+async function setLimit() {
+  await account.set(Number(find("limit").value));
+  budget();
+  say("Your limit is set.");
 }
 
 const lines = (sentences) => sentences.map((line) => make("li", {}, line));
@@ -162,12 +191,12 @@ const trials = () => find("trials").replaceChildren(...examples(device, describe
  *
  * Returns whether something is drawn now. The answer is then forgotten.
  */
-async function drawn(kind, before, release) {
+async function drawn(kind, before, price, release) {
   const agreed = taken;
   taken = null;
   step("asking");
   try {
-    await kept.once(kind, () => unused(kind), () => JSON.stringify(release(agreed)));
+    await kept.once(kind, () => unused(kind), () => JSON.stringify(release(agreed)), price);
   } catch (error) {
     taken = agreed;
     step(before);
@@ -175,11 +204,12 @@ async function drawn(kind, before, release) {
   }
   answer.clear();
   find("own-answers").replaceChildren();
+  await account.read();
   return kept.all[kind] !== undefined;
 }
 
 async function draw() {
-  const done = await drawn("report", "preview", ({ row, label }) => ({
+  const done = await drawn("report", "preview", described.epsilon, ({ row, label }) => ({
     artifact: campaign.artifact.sha256, report: device.release(device.encode(row), label, entropy),
   }));
   return done ? deliver() : sent();
@@ -238,6 +268,7 @@ function sent() {
   find("withdraw-box").hidden = find("withdraw").hidden && find("withdraw-vote").hidden;
   exactly();
   invite();
+  budget();
 }
 
 async function withdraw(receipt, mark) {
@@ -276,6 +307,7 @@ function invite() {
 async function startVote() {
   if (kept.all.vote !== undefined) return deliverVote();
   if (!(await unused("vote"))) return sent();
+  account.mustAfford(campaign.vote_epsilon);
   ballot = await new Api(id).json("/ballot");
   if (ballot.model !== campaign.model.sha256 || ballot.epsilon !== campaign.vote_epsilon) {
     throw new Error("The server describes two different votes. Nothing was sent. Load this page again.");
@@ -304,7 +336,7 @@ function tryModel() {
 }
 
 async function drawVote() {
-  const done = await drawn("vote", "ballot", ({ symbol }) => ({
+  const done = await drawn("vote", "ballot", ballot.epsilon, ({ symbol }) => ({
     model: ballot.model, vote: votes.release(symbol, entropy),
   }));
   voting = false;
@@ -341,7 +373,8 @@ const onSubmit = (name, work) => on(name, "submit", async ({ target }) => {
 onSubmit("invitation", () => use(find("token").value));
 onSubmit("consent", draw);
 onSubmit("vote-consent", drawVote);
-on("start", "click", () => { if (device.sheets) return startSurvey(); voting = false; question("Your answer", "Step 1 of 2"); });
+onSubmit("limit-form", setLimit);
+on("start", "click", start);
 on("continue", "click", onward);
 on("again", "click", trials);
 on("back-welcome", "click", () => (voting ? sent() : step("welcome")));
