@@ -19,6 +19,7 @@ References
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from scipy import fft
 Integers = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 
-_BLOCK = 1 << 23
+_BLOCK = 1 << 9
 
 
 def coordinates(numbers: Integers, order: int, dimension: int) -> Integers:
@@ -52,11 +53,11 @@ def numbers_of(vectors: Integers, order: int) -> Integers:
     return found
 
 
-def with_product(of: Integers, free: Integers, product: Integers, order: int) -> Integers:
-    """Return the points s with ⟨u, s⟩ a multiple of `product`, given all entries of s but one.
+def with_product(of: Integers, free: Integers, value: Integers, order: int) -> Integers:
+    """Return the points s with ⟨u, s⟩ a multiple of `value`, given all entries of s but one.
 
     The entry that is worked out is the one that meets the leading 1 of u, so that different free
-    entries, up to a multiple where the product is 0, are different points.
+    entries, up to a multiple where it is 0, are different points.
     """
     facing = of[:, ::-1]
     people, dimension = facing.shape
@@ -67,7 +68,7 @@ def with_product(of: Integers, free: Integers, product: Integers, order: int) ->
     rest = np.zeros(people, np.int64)
     for place in range(dimension):
         rest = (rest + facing[:, place] * vectors[:, place]) % order
-    vectors[np.arange(people), pivot] = (product - rest) % order
+    vectors[np.arange(people), pivot] = (value - rest) % order
     return numbers_of(vectors, order)
 
 
@@ -129,14 +130,15 @@ def _transform(spectra: list[tuple[Any, Any]], order: int, frequency: int) -> tu
 
 def held_counts(reports: Integers, of: Integers, order: int, dimension: int) -> Integers:
     """Count the reports on the hyperplanes of a few points, directly."""
-    facing = coordinates(of, order, dimension)[:, ::-1].T.astype(np.float64)
+    facing = coordinates(of.ravel(), order, dimension)[:, ::-1].T.astype(np.float64)
+    points = coordinates(reports, order, dimension).astype(np.float64)
     found = np.zeros(of.size, np.int64)
-    step = max(_BLOCK // max(of.size, 1), 1)
-    for start in range(0, reports.size, step):
-        rows = coordinates(reports[start : start + step], order, dimension)
-        # Whole numbers below 2^53 whatever the order of the sum: exact.
-        found += ((rows.astype(np.float64) @ facing) % order == 0).sum(axis=0)
-    return found
+    for column, row in product(range(0, of.size, _BLOCK), range(0, reports.size, _BLOCK)):
+        # Whole numbers below 2^52, whatever the order of the sum: exact, and so is the test.
+        quotients = points[row : row + _BLOCK] @ facing[:, column : column + _BLOCK] / order
+        held = np.count_nonzero(quotients == np.rint(quotients), axis=0)
+        found[column : column + _BLOCK] += held
+    return found.reshape(of.shape)
 
 
 def _inverses(values: Integers, order: int) -> Integers:
