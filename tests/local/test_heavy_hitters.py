@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 import tacit
+from tacit.local.heavy_hitters import _Test
 from tacit.privacy.errors import InvalidData, InvalidParameter
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -165,27 +166,21 @@ def test_texts_of_nobody_are_rarely_found_and_a_mutant_finds_them():
     assert mutant >= 50
 
 
-@pytest.mark.parametrize("share", [0.1, 0.3])
-def test_intervals_cover_given_that_a_text_was_found(share):
-    """Near the test a plain interval does not: only lucky draws are found."""
-    made, rng, stream = (
-        tacit.HeavyHitters(alphabet="abcd", length=4, epsilon=2.0, cells=2**12),
-        np.random.default_rng(2),
-        tacit.Seeded(7),
-    )
-    covered, plain, seen = 0, 0, 0
-    for _ in range(250):
-        texts = np.where(rng.random(600) < share, "dada", "")
-        found = made.estimate(made.release(texts.tolist(), stream), confidence=0.9)
-        if "dada" in found.texts:
-            at, seen = found.texts.index("dada"), seen + 1
-            low, high = found.intervals[at]
-            covered += low <= share <= high
-            plain += abs(found.shares[at] - share) <= 1.645 * found.standard_errors[at]
-    assert seen > 40
-    assert covered / seen > 0.9 - 3 * math.sqrt(0.09 / seen)
-    if share < 0.2:  # a mutant, which takes an estimate at its word
-        assert plain / seen < 0.8
+def test_intervals_cover_given_that_a_text_was_found():
+    """Over all that can be seen, exactly. Near the test a plain interval does not cover."""
+    counts, confidence = np.arange(301), 0.9
+    test = _Test(counts, 300, 120, 0.6, 0.3)
+    found = test.found([""] * len(test.passed), 1.0, confidence, False)
+    low, high = found.intervals.T
+    plain = 1.645 * found.standard_errors
+    for share in (0.05, 0.15, 0.3, 0.4, 0.7, 1.0):
+        chance = stats.binom.pmf(counts[test.passed], 300, 0.3 + share * 0.3)
+        chance /= chance.sum()
+        inside = (low <= share) & (share <= high)
+        assert chance[inside].sum() >= confidence - 1e-9
+        assert chance[inside].sum() <= (0.94 if 0.2 < share < 1 else 1.0)
+        if share == 0.05:
+            assert chance[np.abs(found.shares - share) <= plain].sum() < 0.5
 
 
 def test_the_threshold_is_kept():
