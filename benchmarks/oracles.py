@@ -2,7 +2,8 @@
 
 Draws 2e7 points of `ProjectiveGeometryResponse` by default, and a tenth as many sets of
 `SubsetSelection`, from the operating system. The variance of one report's estimate of a
-category that nobody is in must be within 2 % of theory. Then frequent texts among Zipf-distributed ones.
+category that nobody is in must be within 2 % of theory. Then frequent
+texts among Zipf-distributed ones.
 
     python benchmarks/oracles.py [--draws 20000000] [--epsilons 1 2 4] [--people 50000]
 """
