@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from tacit.local import plan as plan
     from tacit.local import reports as reports
     from tacit.local.collection import Collection as Collection
+    from tacit.local.heavy_hitters import HeavyHitters as HeavyHitters
     from tacit.local.inference.join import JoinClassifier as JoinClassifier
     from tacit.local.inference.noise_aware import NoiseAwareClassifier as NoiseAwareClassifier
     from tacit.local.inference.novel import NovelClassClassifier as NovelClassClassifier

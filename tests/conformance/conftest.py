@@ -440,6 +440,20 @@ CASES = [
     ),
     *(
         Case(
+            name=f"ProjectiveGeometryResponse of order {order}",
+            kind=mechanisms.ProjectiveGeometryResponse,
+            make=lambda epsilon, order=order: mechanisms.ProjectiveGeometryResponse(
+                categories=12, order=order, epsilon=epsilon
+            ),
+            pairs=list(itertools.permutations(range(12), 2)),
+            outputs=lambda mechanism: np.array(mechanism.outputs()),
+            raw=7,
+            tight=1e-9,
+        )
+        for order in (2, 3, 11)  # of 15, 13 and 12 points, in 4, 3 and 2 dimensions
+    ),
+    *(
+        Case(
             name=kind.__name__,
             kind=kind,
             make=lambda epsilon, kind=kind: kind(
@@ -730,6 +744,20 @@ CONTRACTS = [
         },
         whole=("categories", "size"),
         huge=("categories", "size"),
+        bad_data=[*BAD_CODES, [DIGITS], DIGITS, [-DIGITS, 0], [5, 0], [-1]],
+    ),
+    Contract(
+        mechanisms.ProjectiveGeometryResponse,
+        {"epsilon": 1.0, "categories": 5, "order": 3},
+        [1, 2],
+        {
+            "epsilon": NOT_EPSILON,
+            "categories": [*NOT_COUNT, 1],
+            "order": [*(bad for bad in NOT_COUNT if bad is not None), 1, 4, 9, 2**24 + 3],
+            **SCOPE,
+        },
+        whole=("categories", "order"),
+        huge=("categories", "order"),
         bad_data=[*BAD_CODES, [DIGITS], DIGITS, [-DIGITS, 0], [5, 0], [-1]],
     ),
     *(

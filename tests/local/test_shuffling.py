@@ -185,6 +185,21 @@ def test_subset_selection_law_adds_up() -> None:
             assert sum(m * a for m, a, _ in held) == 1 == sum(m * b for m, _, b in held)
 
 
+def test_the_law_of_points_is_that_of_the_channel() -> None:
+    for order in (2, 3, 11):
+        law = tacit.ProjectiveGeometryResponse(categories=12, epsilon=1.0, order=order)
+        outputs = np.array(law.outputs())
+        chances = np.exp([law.log_prob(outputs, np.full(outputs.shape, x)) for x in range(12)])
+        least = chances.min(axis=0)
+        found = sorted((float(m), float(a), float(b)) for m, a, b in shuffling._of_points(law).held)
+        kinds: dict[tuple[float, float], float] = {}
+        for mass, a, b in zip(least, chances[3] / least, chances[8] / least, strict=True):
+            key = (round(float(a), 9), round(float(b), 9))
+            kinds[key] = kinds.get(key, 0.0) + float(mass)
+        listed = sorted((mass, *key) for key, mass in kinds.items())
+        assert np.array(found) == pytest.approx(np.array(listed), rel=1e-8)
+
+
 def test_a_central_mechanism_is_refused() -> None:
     with pytest.raises(errors.InvalidParameter, match="own data"):
         tacit.shuffled(tacit.Laplace(epsilon=1.0, sensitivity=1.0, adjacency="replace-one"))

@@ -29,6 +29,7 @@ from tacit.privacy.guarantees import (
 )
 from tacit.privacy.mechanisms import (
     MemoizedResponse,
+    ProjectiveGeometryResponse,
     RandomizedResponse,
     SparseVector,
     SubsetSelection,
@@ -56,6 +57,10 @@ EVENTS: dict[str, tuple[events.Event, list[str]]] = {
     "SubsetSelection": (
         SubsetSelection(categories=10, epsilon=1.0, size=2).event,
         ["one of 10", "set of 2", f"{2 * math.e / (2 * math.e + 8):.6g}"],
+    ),
+    "ProjectiveGeometryResponse": (
+        ProjectiveGeometryResponse(categories=100, epsilon=1.0, order=3).event,
+        ["one of 100", "one of 121 points", "40 points", f"{40 * math.e / (40 * math.e + 81):.6g}"],
     ),
     "MemoizedResponse": (
         MemoizedResponse(categories=2, epsilon=7.1, permanent_epsilon=1.0, reports=12).event,

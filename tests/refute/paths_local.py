@@ -193,6 +193,17 @@ def survey(name: str, divided: bool) -> Path:
     return Path(f"Survey {name}", "any-two-inputs", run, people, ("Survey.release",))
 
 
+def open_text() -> Path:
+    """Short texts of any alphabet and length, in prefixes of random levels."""
+
+    def run(data: Columns, coins: Coins) -> Outcome:
+        made = tacit.HeavyHitters(alphabet="0123456789.", length=12, epsilon=2)
+        texts = [str(row[0]) + "é" * told for row, told in zip(*data, strict=True)]
+        return Outcome(made.release(texts, rng=coins), made.certificate.event)
+
+    return Path("HeavyHitters", "any-two-inputs", run, people, ("HeavyHitters.release",))
+
+
 def paths() -> list[Path]:
     second = adapted()  # before draws are recorded: it needs reports of its own
     return [
@@ -208,6 +219,7 @@ def paths() -> list[Path]:
         mechanism("VLM", variational),
         survey("of joint symbols", divided=False),
         survey("with divided epsilon", divided=True),
+        open_text(),
         encoder("plain", lambda: nn.Sequential(nn.Linear(COLUMNS, 3), nn.Tanh())),
         encoder("remembering", Remembering),
         votes("right or wrong"),

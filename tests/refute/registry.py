@@ -105,6 +105,7 @@ def offered() -> set[str]:
         "Partitions.release",
         "Direct.release",
         "Survey.release",
+        "HeavyHitters.release",
         "VLM.release",
         "AnonymizingEncoder",
         "Ballot",

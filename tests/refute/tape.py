@@ -32,6 +32,7 @@ NORMS = {"gaussian": 2, "discrete gaussian": 2, "laplace": 1}
 CHANNELS = {
     "tacit.privacy.mechanisms.randomized_response": "RandomizedResponse",
     "tacit.privacy.mechanisms.subset_selection": "SubsetSelection",
+    "tacit.privacy.mechanisms.projective_response": "ProjectiveGeometryResponse",
     "tacit.privacy.mechanisms.laplace": "LocalLaplace",
     "tacit.privacy.mechanisms.gaussian": "LocalGaussian",
     "tacit.privacy.mechanisms.local_mean": "LocalMean",

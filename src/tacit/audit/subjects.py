@@ -30,6 +30,7 @@ from tacit.privacy.mechanisms import (
     LocalMean,
     MemoizedResponse,
     PermuteAndFlip,
+    ProjectiveGeometryResponse,
     RandomizedResponse,
     SmoothLaplace,
     SparseVector,
@@ -206,6 +207,10 @@ def _subset_selection(epsilon: float, delta: float) -> Subject:
     return _finite(SubsetSelection(categories=10, epsilon=epsilon), 0, 1, entrywise=False)
 
 
+def _projective_geometry_response(epsilon: float, delta: float) -> Subject:
+    return _finite(ProjectiveGeometryResponse(categories=10, epsilon=epsilon), 0, 1)
+
+
 def _memoized_response(epsilon: float, delta: float) -> Subject:
     # Two answers each of its own cell, against one that never changed: the change costs most.
     channel = MemoizedResponse(categories=2, epsilon=epsilon, permanent_epsilon=2, reports=4)
@@ -286,6 +291,7 @@ SUBJECTS: dict[str, Callable[[float, float], Subject]] = {
     "geometric": _geometric,
     "randomized-response": _randomized_response,
     "subset-selection": _subset_selection,
+    "projective-geometry-response": _projective_geometry_response,
     "local-mean": _local_mean,
     "memoized-response": _memoized_response,
     "exponential": _exponential,

@@ -18,7 +18,12 @@ from tacit.privacy.accounting import blanket
 from tacit.privacy.accounting.blanket import Hidden
 from tacit.privacy.events import WEIGHT_BITS
 from tacit.privacy.guarantees import Adjacency, ApproxDP, Guarantee, PureDP
-from tacit.privacy.mechanisms import IntegerTable, RandomizedResponse, SubsetSelection
+from tacit.privacy.mechanisms import (
+    IntegerTable,
+    ProjectiveGeometryResponse,
+    RandomizedResponse,
+    SubsetSelection,
+)
 
 _TOTAL = 2**WEIGHT_BITS
 _MOST_ROWS = 32
@@ -135,6 +140,8 @@ def _pairs(law: Any, local: PureDP | ApproxDP) -> set[Hidden] | None:
         return {_of_response(law)}
     if isinstance(law, SubsetSelection):
         return {_of_subsets(law)}
+    if isinstance(law, ProjectiveGeometryResponse):
+        return {_of_points(law)}
     if isinstance(law, IntegerTable):
         rows, columns = len(law.rows), law.rows.columns
         if rows <= _MOST_ROWS and columns <= _MOST_COLUMNS:
@@ -170,3 +177,19 @@ def _of_subsets(law: SubsetSelection) -> Hidden:
         ((k - d) * (k - d - 1), second, second),
     )
     return Hidden(tuple((least * Fraction(sets, k - 1), a, b) for sets, a, b in kinds if sets))
+
+
+def _of_points(law: ProjectiveGeometryResponse) -> Hidden:
+    """Group points by the two hyperplanes; every point misses that of some category."""
+    event, p = law.event, Fraction(law.event.inclusion, _TOTAL)
+    n, h, both = event.points, event.held, (event.held - 1) // event.order
+    held, missed = p / h, (1 - p) / (n - h)
+    least = min(held, missed)
+    first, second = held / least, missed / least
+    kinds = (
+        (h - both, first, second),
+        (h - both, second, first),
+        (both, first, first),
+        (n - 2 * h + both, second, second),
+    )
+    return Hidden(tuple((least * points, a, b) for points, a, b in kinds if points))

@@ -31,13 +31,14 @@ from tacit.privacy.mechanisms import DiscreteLaplace, RandomizedResponse
 MECHANISMS = (
     *("discrete-laplace", "randomized-response", "subset-selection", "discrete-gaussian"),
     "memoized-response",
+    "projective-geometry-response",
     *("geometric", "exponential", "sparse-vector", "laplace", "gaussian", "local-laplace"),
     *("local-gaussian", "permute-and-flip", "integer-table", "lattice-geometric", "smooth-laplace"),
 )
 APPROXIMATE = ("discrete-gaussian", "gaussian", "local-gaussian", "smooth-laplace")
 EXACT = (
     *("geometric", "randomized-response", "subset-selection", "exponential", "sparse-vector"),
-    *("permute-and-flip", "integer-table", "memoized-response"),
+    *("permute-and-flip", "integer-table", "memoized-response", "projective-geometry-response"),
 )
 SCOPE: dict[str, Any] = {"adjacency": "replace-one", "unit": "record"}
 

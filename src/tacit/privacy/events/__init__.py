@@ -15,6 +15,7 @@ from tacit.privacy.events.gaussian import *
 from tacit.privacy.events.laplace import *
 from tacit.privacy.events.memoized import *
 from tacit.privacy.events.objective_perturbation import *
+from tacit.privacy.events.projective import *
 
 KINDS: dict[str, type[Event]] = {
     name: kind

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from tacit.privacy.mechanisms.lattice import LatticeGeometric as LatticeGeometric
     from tacit.privacy.mechanisms.local_mean import LocalMean as LocalMean
     from tacit.privacy.mechanisms.memoized_response import MemoizedResponse as MemoizedResponse
+    from tacit.privacy.mechanisms.projective_response import (
+        ProjectiveGeometryResponse as ProjectiveGeometryResponse,
+    )
     from tacit.privacy.mechanisms.randomized_response import (
         RandomizedResponse as RandomizedResponse,
     )
