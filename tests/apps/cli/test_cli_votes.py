@@ -56,7 +56,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     commands = (
         f"collect fit {folder}/inhouse.csv --epsilon 3 --codewords 6 --classes no,yes --label loyal"
         f" --schema {folder}/schema.json --unit person --out {folder}/mechanism --json",
-        f"collect privatize {folder}/mechanism {folder}/people.parquet --label loyal"
+        f"collect privatize {folder}/mechanism {folder}/people.parquet --label loyal --one-row-each"
         f" --out {folder}/reports.parquet --json",
         f"collect learn {folder}/reports.parquet --out {folder}/model --json",
         f"account ledger open {folder}/ledger voters --epsilon 4 --adjacency any-two-inputs"
