@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from scipy.stats import norm
 
 from tacit.local.reports import Reports
-from tacit.local.shuffling import assumption, shuffled
 from tacit.local.surveys import grammar, intervals, moments
 from tacit.local.surveys.intervals import Estimate
 from tacit.local.surveys.targets import Quantile, Target
 from tacit.privacy import errors
-from tacit.privacy.guarantees import Guarantee
 
 COVERS = (
     "The interval covers the noise of the reports and the sampling of people, who are taken as a "
@@ -155,32 +151,8 @@ def change(survey: Any, before: Any, after: Any, question: str, **options: Any) 
     )
 
 
-def readers(reports: Reports, delta: float) -> tuple[Guarantee, int]:
-    """Return the guarantee towards readers of answers, and the people of the smallest sheet.
-
-    A person is among those of one sheet, and which one does not depend on answers: the guarantee
-    is the weakest of all sheets that have reports.
-    """
-    channel: Any = reports.channel
-    counts = np.bincount(reports.columns["sheet"], minlength=len(channel.sheets)).tolist()
-    stated = [
-        _shuffled(channel.of_sheet(number), count, delta)
-        for number, count in enumerate(counts)
-        if count
-    ]
-    return max(stated, key=lambda one: one.epsilon), min(filter(None, counts))
-
-
-@lru_cache(maxsize=256)
-def _shuffled(law: Any, people: int, delta: float) -> Any:
-    return shuffled(law, people=people, delta=delta)
-
-
 def _readers_words(reports: Reports, delta: float) -> str:
-    if not len(reports):
-        return "none: there are no reports"
-    guarantee, people = readers(reports, delta)
-    return f"{guarantee}. {assumption(people)}"
+    return str(reports.readers(delta)) if len(reports) else "none: there are no reports"
 
 
 def _must_be_of(survey: Any, reports: Reports) -> None:

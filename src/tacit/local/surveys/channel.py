@@ -95,6 +95,11 @@ class SurveyChannel(ReportChannel):
         different = list(dict.fromkeys(each))
         return different[0] if len(different) == 1 else Parallel(tuple(different))
 
+    def kinds(self, columns: Columns) -> list[tuple[Event, int]]:
+        counts = np.bincount(columns["sheet"], minlength=len(self.sheets)).tolist()
+        each = (_composed([part.law.event for part in parts]) for parts in self.sheets)
+        return [(event, count) for event, count in zip(each, counts, strict=True) if count]
+
     @property
     def assumptions(self) -> tuple[str, ...]:
         return (
