@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from scipy.stats import norm
 
 from tacit.local.reports import Reports
@@ -134,6 +135,32 @@ def answer(
         guarantee=str(survey.guarantee) if private else "none: rows without noise",
         readers=_readers_words(reports, delta) if private else "none: rows without noise",
         people=len(reports) if private else len(survey.encode(reports)),
+    )
+
+
+def overview(survey: Any, reports: Any, **options: Any) -> list[Answer]:
+    """Answer each question as far as the sheets allow: shares, means, medians."""
+    found = []
+    for name, question in survey.questions.items():
+        numeric = not hasattr(question, "options")
+        forms = ["mean {}", "median {}"] if numeric else ["share of {}"]
+        for asked in (form.format(name) for form in forms):
+            if not isinstance(reports, Reports) or _answerable(survey, reports, asked):
+                found.append(answer(survey, reports, asked, **options))
+    return found
+
+
+def _answerable(survey: Any, reports: Reports, question: str) -> bool:
+    """Return whether some sheet with two reports or more states each moment."""
+    sheets: Any = reports.channel.sheets  # type: ignore[attr-defined]
+    people = np.bincount(reports.columns["sheet"], minlength=len(sheets)).tolist()
+    wanted = {one for target in grammar.targets(survey, question) for one in target.moments}
+    return all(
+        any(
+            count > 1 and moments.stated(parts, one)
+            for parts, count in zip(sheets, people, strict=True)
+        )
+        for one in wanted
     )
 
 
