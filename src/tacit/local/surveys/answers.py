@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -77,15 +78,7 @@ class Answer:
 
     def write(self, path: str | Path) -> None:
         """Write the table to a .csv or .parquet file."""
-        import pyarrow as pa
-        import pyarrow.csv
-        import pyarrow.parquet
-
-        suffix, table = Path(path).suffix, pa.Table.from_pylist(self.table())
-        if errors.choice("answer", "file", suffix, (".csv", ".parquet")) == ".csv":
-            pyarrow.csv.write_csv(table, path)
-        else:
-            pyarrow.parquet.write_table(table, path)
+        write([self], path)
 
     def to_plain(self) -> dict[str, Any]:
         """Return the answer as JSON values."""
@@ -138,16 +131,28 @@ def answer(
     )
 
 
-def overview(survey: Any, reports: Any, **options: Any) -> list[Answer]:
-    """Answer each question as far as the sheets allow: shares, means, medians."""
-    found = []
+def write(found: Sequence[Answer], path: str | Path) -> None:
+    """Write the tables of several answers below each other, to a .csv or .parquet file."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    table = pa.Table.from_pylist([row for one in found for row in one.table()])
+    if errors.choice("answer", "file", Path(path).suffix, (".csv", ".parquet")) == ".csv":
+        pyarrow.csv.write_csv(table, path)
+    else:
+        pyarrow.parquet.write_table(table, path)
+
+
+def askable(survey: Any, reports: Any) -> list[str]:
+    """List one or two questions about each question of a survey, as far as the sheets allow."""
+    asked = []
     for name, question in survey.questions.items():
-        numeric = not hasattr(question, "options")
-        forms = ["mean {}", "median {}"] if numeric else ["share of {}"]
-        for asked in (form.format(name) for form in forms):
-            if not isinstance(reports, Reports) or _answerable(survey, reports, asked):
-                found.append(answer(survey, reports, asked, **options))
-    return found
+        numeric = question.kind in ("number", "date")
+        asked += [f"mean {name}", f"median {name}"] if numeric else [f"share of {name}"]
+    if not isinstance(reports, Reports):
+        return asked
+    return [one for one in asked if _answerable(survey, reports, one)]
 
 
 def _answerable(survey: Any, reports: Reports, question: str) -> bool:

@@ -171,8 +171,9 @@ class Survey:
         return answers.change(self, before, after, question, **options)
 
     def answers(self, reports: Any, **options: Any) -> list[answers.Answer]:
-        """Answer, for every question, what the sheets allow: shares, and means or medians."""
-        return answers.overview(self, reports, **options)
+        """Answer, for every question, what the sheets allow: shares, or means and medians."""
+        asked = answers.askable(self, reports)
+        return [self.answer(reports, one, **options) for one in asked]
 
     # --- before anybody is asked ---------------------------------------------------------------
 
