@@ -198,6 +198,8 @@ def _curator_noise(survey: Any, names: list[str], moments: tuple[Moment, ...]) -
     records, scaled = (_records(survey, names, moments, centred) for centred in (False, True))
     ranges = np.maximum(np.ptp(scaled, axis=0), 1e-12)
     sensitivity = float(cdist(scaled / ranges, scaled / ranges, "cityblock").max())
+    if np.array_equal(records, scaled):
+        return np.diag(2 * (ranges * sensitivity) ** 2)
     known = np.hstack([scaled, np.ones((len(scaled), 1))])
     solved = np.linalg.lstsq(known, records, rcond=None)[0][:-1]
     return np.asarray((solved.T * (ranges * sensitivity) ** 2 * 2) @ solved)
