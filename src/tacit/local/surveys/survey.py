@@ -200,7 +200,7 @@ class Survey:
         >>> plan = survey.plan(10_000, ["share of smoker"], expected={"smoker": 0.2})
         >>> for goals in (plan.best.goals, plan.curator):
         ...     print(f"{goals[0].standard_error:.3f}")
-        0.011
+        0.010
         0.004
         """
         return design.plan(self, people, goals, **options)

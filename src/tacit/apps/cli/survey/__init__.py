@@ -6,7 +6,7 @@ from tacit.apps.cli.groups import group
 from tacit.apps.cli.survey import drafts, plans, reports
 
 app = group(
-    "Ask people a few questions, so that nobody learns a person's answers.",
+    "Ask questions, so that nobody learns a person's answers.",
     "tacit survey draft example.csv --epsilon 1 --out survey.json",
 )
 drafts.register(app)
