@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.local import shuffling
 from tacit.privacy import errors
-from tacit.privacy.accounting import blanket
+from tacit.privacy.accounting import blanket, readers
 from tacit.privacy.rounding import exp_floor
 
 Laws = list[list[Fraction]]
@@ -116,7 +115,7 @@ def test_too_many_people_or_no_blanket_would_be_caught() -> None:
     twice = tacit.shuffled(law, people=100, delta=DELTA).epsilon
     assert worst(laws, 50, twice, step=7) > DELTA
     # Without γ everybody is in the blanket.
-    honest = shuffling._of_response(law)
+    honest = readers._of_response(law.event)
     share = sum(mass for mass, _, _ in honest.held)
     dropped = blanket.Hidden(tuple((m / share, a * share, b * share) for m, a, b in honest.held))
     assert worst(laws, 50, blanket.epsilon_of([dropped], 50, DELTA, 1.0), step=7) > DELTA
@@ -124,7 +123,7 @@ def test_too_many_people_or_no_blanket_would_be_caught() -> None:
 
 @pytest.mark.parametrize("people", [1, 3, 30])
 def test_the_grid_is_above_and_close_to_the_exact_blanket(people: int) -> None:
-    pair = shuffling._of_response(response(2, 2.0)[0])
+    pair = readers._of_response(response(2, 2.0)[0].event)
     epsilon = 0.6
     odds = Fraction(exp_floor(Fraction(repr(epsilon)), 128), 2**128)
     losses = [(mass, a - odds * b) for mass, a, b in pair.held]
@@ -170,6 +169,18 @@ def test_never_worse_than_a_report() -> None:
     assert stated.adjacency == "replace-one"
 
 
+@pytest.mark.parametrize("epsilon", [16.0, 20.0, 24.0, 100.0])
+@pytest.mark.parametrize("people", [1, 2000, 10**9])
+def test_almost_no_noise_gains_at_most_nothing(epsilon: float, people: int) -> None:
+    """Losses overflowed here once."""
+    laws = (
+        tacit.RandomizedResponse(categories=2, epsilon=epsilon),
+        tacit.SubsetSelection(categories=256, epsilon=epsilon),
+    )
+    for law in laws:
+        assert 0 < tacit.shuffled(law, people=people).epsilon <= epsilon
+
+
 def test_fake_people_hide_nobody() -> None:
     law = tacit.RandomizedResponse(categories=2, epsilon=1.0)
     assert tacit.shuffled(law, people=1500, fake=500) == tacit.shuffled(law, people=1000)
@@ -181,7 +192,7 @@ def test_subset_selection_law_adds_up() -> None:
     for categories in (2, 4, 10, 256):
         for epsilon in (0.1, 1.0, 4.0):
             law = tacit.SubsetSelection(categories=categories, epsilon=epsilon)
-            held = shuffling._of_subsets(law).held
+            held = readers._of_subsets(law.event).held
             assert sum(m * a for m, a, _ in held) == 1 == sum(m * b for m, _, b in held)
 
 
@@ -191,7 +202,8 @@ def test_the_law_of_points_is_that_of_the_channel() -> None:
         outputs = np.array(law.outputs())
         chances = np.exp([law.log_prob(outputs, np.full(outputs.shape, x)) for x in range(12)])
         least = chances.min(axis=0)
-        found = sorted((float(m), float(a), float(b)) for m, a, b in shuffling._of_points(law).held)
+        held = readers._of_points(law.event).held
+        found = sorted((float(m), float(a), float(b)) for m, a, b in held)
         kinds: dict[tuple[float, float], float] = {}
         for mass, a, b in zip(least, chances[3] / least, chances[8] / least, strict=True):
             key = (round(float(a), 9), round(float(b), 9))

@@ -119,6 +119,13 @@ class ReportChannel(Shown, ABC):
         # Cached: composing a Gaussian with a flip takes a while.
         return guarantee_of(self.event, self.delta)
 
+    def kinds(self, columns: Columns) -> list[tuple[Event, int]]:
+        """Count the reports of each kind: only reports of one kind hide each other.
+
+        Of which kind a report is must be public, and not depend on data.
+        """
+        return [(self.event, len(next(iter(columns.values()))))]
+
     @abstractmethod
     def combine(self, encoded: Any, codes: Any = None) -> Integers:
         """Join encoded rows and codes of labels into the integers that the channel takes."""
@@ -273,6 +280,10 @@ class PartitionedChannel(ReportChannel):
         assigned = errors.integers("channel", released["partition"])
         own = np.take_along_axis(symbols, assigned[:, None], axis=1)[:, 0]
         return self.law.log_prob(released["symbols"], own) - math.log(self.partitions)
+
+    def kinds(self, columns: Columns) -> list[tuple[Event, int]]:
+        counts = np.bincount(columns["partition"]).tolist()
+        return [(self.event, count) for count in counts if count]
 
     def _symbols(self, raw: Any) -> Integers:
         """Check the symbols of all partitions: a refusal must not depend on the assigned one."""

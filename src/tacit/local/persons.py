@@ -40,7 +40,10 @@ class PerPerson:
 
     def event(self, channel: Any) -> Event:
         """Return the event of all reports of a person, or of one report of another unit."""
-        event: Event = channel.event
+        return self.event_of(channel.event)
+
+    def event_of(self, event: Event) -> Event:
+        """Return the event of all reports of a person, from that of one."""
         return event if self.most == 1 else Repeated(event, self.most)
 
     def guarantee(self, channel: Any) -> Guarantee:

@@ -18,11 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.schema import Schema
-from tacit.local import origins, persons, report_files
+from tacit.local import origins, persons, report_files, shuffling
 from tacit.local.channels import ReportChannel
 from tacit.local.persons import ASSUMED_ONE, PerPerson
 from tacit.local.report_files import MOST_BYTES, Binding, Columns, Head
 from tacit.privacy import artifact, errors, files, shown
+from tacit.privacy.accounting.readers import DELTA, Readers
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event
 from tacit.privacy.guarantees import Guarantee
@@ -155,12 +156,44 @@ class Reports:
     @cached_property
     def certificate(self) -> Certificate:
         """The certificate: guarantee, events and what is not protected."""
-        return self.certify()
-
-    def certify(self, *further: str) -> Certificate:
-        """Issue the certificate with further sentences about what is not protected."""
         stream = Seeded(0) if self.seeded else None
-        return certify(self.mechanism, self.channel, stream, further, self.per_person)
+        return certify(self.mechanism, self.channel, stream, per_person=self.per_person)
+
+    def certify(self, *further: str, readers: Readers | None = None) -> Certificate:
+        """Issue the certificate with further sentences about what is not protected.
+
+        `readers` is what readers of a result learn, if it is a function of the multiset of reports.
+        """
+        own = self.certificate
+        return replace(own, not_protected=(*own.not_protected, *further), readers=readers)
+
+    def readers(self, delta: float = DELTA, fake: int = 0) -> Readers:
+        """Return what readers learn from results of these reports, if they never see a report.
+
+        The guarantee is that of `tacit.shuffled`, for the reports of the smallest kind (partition
+        or sheet); `fake` of them may be made up.
+        """
+        return shuffling.readers(self, delta, fake)
+
+    def as_multiset(self) -> Reports:
+        """Return the same reports in an order that depends on their multiset alone.
+
+        Learners begin with it, so that the place of a report in a file, which may tell who sent it
+        and when, cannot reach a result. Sorted reports are permuted, always in the same way:
+        neighbours are not alike, so that each n-th report is as good as a random one.
+        """
+        count = len(self)
+        if not count:
+            return self
+        bits = [np.ascontiguousarray(self.columns[name]) for name in sorted(self.columns)]
+        rows = np.hstack([one.reshape(count, -1).view(np.uint8) for one in bits])
+        keys = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1])))[:, 0]
+        order = np.argsort(keys, kind="stable")[np.random.default_rng(0).permutation(count)]
+        columns = {name: column[order] for name, column in self.columns.items()}
+        known = (self.mechanism, columns, self.channel, self.seeded)
+        made = Reports(*known, per_person=self.per_person)
+        made.__dict__["certificate"] = self.certificate  # with its date
+        return made
 
     def shared(self, application: str = "join", level: str = "latent") -> Reports:
         """Return the same reports for a partner, without the parts that must stay in-house.

@@ -6,26 +6,19 @@ hides among all others who sent one of the same kind.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
-
-import numpy as np
 
 from tacit.local.channels import PartitionedChannel, SymbolChannel
 from tacit.privacy import errors
 from tacit.privacy.accounting import blanket
 from tacit.privacy.accounting.blanket import Hidden
-from tacit.privacy.events import WEIGHT_BITS
+from tacit.privacy.accounting.readers import DELTA, Readers, bounded, of_event, pairs
 from tacit.privacy.guarantees import Adjacency, ApproxDP, Guarantee, PureDP
-from tacit.privacy.mechanisms import (
-    IntegerTable,
-    ProjectiveGeometryResponse,
-    RandomizedResponse,
-    SubsetSelection,
-)
+from tacit.privacy.mechanisms import IntegerTable
 
-_TOTAL = 2**WEIGHT_BITS
 _MOST_ROWS = 32
 """Rows of a table of which all pairs are compared; larger tables get the bound of any channel."""
 _MOST_COLUMNS = 4096
@@ -60,7 +53,7 @@ def shuffled(channel: Any, people: int = 13_500, delta: float = 1e-6, fake: int 
     Notes
     -----
     (ε, δ)-DP for replacing one person's data, for readers of results, *if* the collector keeps the
-    reports (`assumption` says this in words), *if* `people` − `fake` people answered honestly, and
+    reports (`readers(…).words` says this), *if* `people` − `fake` people answered honestly, and
     *if* what is published is a function of the multiset of reports of one batch that was closed
     once. Towards the collector the guarantee is the channel's own. The bound is the privacy blanket
     [BBGN19]_ of the channel's law, in rationals and with a proved rounding error; for channels
@@ -85,30 +78,43 @@ def shuffled(channel: Any, people: int = 13_500, delta: float = 1e-6, fake: int 
     local = _local(channel)
     if not isinstance(local, PureDP | ApproxDP) or not delta > 0:
         return local
-    pairs = _pairs(_law(channel), local)
-    if pairs is None or not local.epsilon:
-        return local
-    epsilon = blanket.epsilon_of(pairs, honest, delta, local.epsilon)
-    if not epsilon < local.epsilon:
-        return local
-    return ApproxDP(epsilon=epsilon, delta=delta, **local.scope)
+    return bounded(_pairs(_law(channel), local), local, honest, delta)
 
 
-def assumption(people: int) -> str:
-    """Say in words what the guarantee of `shuffled` rests on."""
-    return (
-        "For readers of results, if the collector keeps the reports, publishes only what is "
-        f"learned from one closed batch of them, and at least {people} people answered honestly."
-    )
+def readers(reports: Any, delta: float = DELTA, fake: int = 0) -> Readers:
+    """Return what readers of results from these reports learn about one of the people.
 
+    Parameters
+    ----------
+    reports : Reports or sequence of Reports
+        All that the results are learned from: one batch, or one of each round.
+    delta : float
+        δ of the guarantee.
+    fake : int
+        How many reports of any kind may be made up by somebody who wants to learn about the others.
 
-def smallest_group(reports: Any) -> int:
-    """Count the reports of the same kind: all, or those of the rarest partition that has any."""
-    assigned = reports.columns.get("partition")
-    if assigned is None:
-        return len(reports)
-    counts = np.bincount(assigned)
-    return int(counts[counts > 0].min(initial=len(reports)))
+    Notes
+    -----
+    A person hides among those who sent a report of the same kind: of the same partition or sheet,
+    which is public and does not depend on data, and of the same round. A later round runs a
+    mechanism that is a function of the earlier rounds' multisets of reports, on the data of other
+    people: towards the people of an earlier round it is post-processing. So the guarantee is the
+    weakest one of all kinds and rounds, and nothing adds up. Of people with several reports only
+    the local guarantee is stated.
+    """
+    delta = errors.probability("readers", "delta", delta)
+    rounds = reports if isinstance(reports, list | tuple) else [reports]
+    kinds = [
+        (one.per_person.event_of(event), count)
+        for one in rounds
+        for event, count in one.channel.kinds(one.columns)
+    ]
+    if not kinds:
+        errors.refuse("readers", "reports", "at least one", 0)
+    people = min(count for _, count in kinds)
+    _honest(people, fake)
+    stated = [of_event(event, count - fake, delta) for event, count in set(kinds)]
+    return Readers(max(stated, key=lambda one: getattr(one, "epsilon", math.inf)), people, fake)
 
 
 def _honest(people: int, fake: int) -> int:
@@ -134,62 +140,15 @@ def _law(channel: Any) -> Any:
     return channel.law if isinstance(channel, SymbolChannel | PartitionedChannel) else channel
 
 
-def _pairs(law: Any, local: PureDP | ApproxDP) -> set[Hidden] | None:
+def _pairs(law: Any, local: Guarantee) -> set[Hidden] | None:
     """Return all pairs of inputs behind the blanket, one of each kind; None if none is known."""
-    if isinstance(law, RandomizedResponse):
-        return {_of_response(law)}
-    if isinstance(law, SubsetSelection):
-        return {_of_subsets(law)}
-    if isinstance(law, ProjectiveGeometryResponse):
-        return {_of_points(law)}
     if isinstance(law, IntegerTable):
         rows, columns = len(law.rows), law.rows.columns
         if rows <= _MOST_ROWS and columns <= _MOST_COLUMNS:
             return blanket.pairs_of([_row(law, x) for x in range(rows)])
-    return {blanket.clones(local.epsilon)} if isinstance(local, PureDP) else None
+    return pairs(getattr(law, "event", None), local)
 
 
 def _row(table: IntegerTable, x: int) -> list[Fraction]:
     total = table.rows.total(x)
     return [Fraction(int(weight), total) for weight in table.rows.weights(x)]
-
-
-def _of_response(law: RandomizedResponse) -> Hidden:
-    other, odds = Fraction(law.event.other, _TOTAL), Fraction(law.event.keep, law.event.other)
-    one = Fraction(1)
-    own = ((other, odds, one), (other, one, odds))
-    rest = (law.categories - 2) * other
-    return Hidden((*own, (rest, one, one)) if rest else own)
-
-
-def _of_subsets(law: SubsetSelection) -> Hidden:
-    """Group sets by whether they hold x and x'; every set misses some category and holds some."""
-    k, d, p = law.categories, law.event.size, Fraction(law.event.inclusion, _TOTAL)
-    # P(S | x) for S that holds x, and that does not, times the number of sets over k.
-    held, missed = p / d, (1 - p) / (k - d)
-    least = min(held, missed)
-    first, second = held / least, missed / least
-    # How many sets of each kind there are, over the number of all sets, times k (k − 1).
-    kinds = (
-        (d * (k - d), first, second),
-        (d * (k - d), second, first),
-        (d * (d - 1), first, first),
-        ((k - d) * (k - d - 1), second, second),
-    )
-    return Hidden(tuple((least * Fraction(sets, k - 1), a, b) for sets, a, b in kinds if sets))
-
-
-def _of_points(law: ProjectiveGeometryResponse) -> Hidden:
-    """Group points by the two hyperplanes; every point misses that of some category."""
-    event, p = law.event, Fraction(law.event.inclusion, _TOTAL)
-    n, h, both = event.points, event.held, (event.held - 1) // event.order
-    held, missed = p / h, (1 - p) / (n - h)
-    least = min(held, missed)
-    first, second = held / least, missed / least
-    kinds = (
-        (h - both, first, second),
-        (h - both, second, first),
-        (both, first, first),
-        (n - 2 * h + both, second, second),
-    )
-    return Hidden(tuple((least * points, a, b) for points, a, b in kinds if points))

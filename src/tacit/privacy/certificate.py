@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from tacit.privacy import canonical, errors, events, files, guarantees, plain, shown, wording
 from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.accounting.ledger import Account
+from tacit.privacy.accounting.readers import Readers
 from tacit.privacy.errors import CertificateError
 from tacit.privacy.randomness import Randomness, source
 
@@ -79,6 +80,8 @@ class Certificate:
     library: str
     signature: tuple[str, str] | None = None
     """Public key and Ed25519 signature, in hexadecimal."""
+    readers: Readers | None = None
+    """What readers of the result learn, who never see the reports that it was learned from."""
 
     @classmethod
     def issue(
@@ -196,6 +199,8 @@ class Certificate:
         If the certificate names an artifact, pass it: the path of a file, or its description.
         """
         _must_follow(self.event, self.guarantee, elsewhere=True)
+        if self.readers is not None:
+            self.readers.must_follow(self.event)
         self._must_say_all()
         if artifact is not None:
             if not isinstance(artifact, Artifact):
@@ -239,6 +244,8 @@ class Certificate:
 
     def _about(self) -> dict[str, Any]:
         name = {} if self.artifact is None else {"artifact": self.artifact.name}
+        if self.readers is not None:
+            name["readers"] = str(self.readers.guarantee)
         return {**name, "issued": self.issued, "seeded": self.seeded}
 
     def explain(self) -> str:
@@ -251,13 +258,16 @@ class Certificate:
             assumptions=self.assumptions,
             not_protected=self.not_protected,
             seeded=self.seeded,
+            readers=[] if self.readers is None else self.readers.lines(),
         )
 
     def _signed(self) -> str:
         return f"signed with key {self.signature[0][:16]}…" if self.signature else "not signed"
 
     def _body(self) -> dict[str, Any]:
+        towards = {} if self.readers is None else {"readers": self.readers.to_plain()}
         return {
+            **towards,
             "schema": SCHEMA,
             "library": self.library,
             "issued": self.issued,
@@ -336,6 +346,7 @@ def _parse(data: Any) -> Certificate:
         issued=_text(data["issued"]),
         library=_text(data["library"]),
         signature=signature,
+        readers=Readers.from_plain(data["readers"]) if "readers" in data else None,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 from flint import arb
@@ -31,6 +32,7 @@ def explain(
     assumptions: tuple[str, ...] = (),
     not_protected: tuple[str, ...] = (),
     seeded: bool = False,
+    readers: Sequence[str] = (),
 ) -> str:
     """Explain who is protected from whom, how well, why, and what is not protected."""
     warning = (
@@ -49,6 +51,7 @@ def explain(
             "How well",
             *_bullets(how_well(guarantee)),
             "",
+            *(["Readers of the result", *_bullets(list(readers)), ""] if readers else []),
             "Why that is true",
             *_bullets(describe(event)),
             "",

@@ -20,7 +20,8 @@ import typer.main
 from tacit.apps import cli
 from tacit.apps.cli import groups, study
 
-GROUPS = ["demo", "ask", "collect", "release", "train", "federate", "account", "campaign", "study"]
+GROUPS = ["demo", "ask", "collect", "survey", "release", "train", "federate", "account"]
+GROUPS += ["campaign", "study"]
 PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
 Run = Callable[..., Any]
 

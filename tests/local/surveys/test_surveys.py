@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 import tacit
 from tacit.apps.cli import main
-from tacit.local.surveys import answers, moments
+from tacit.local.surveys import moments
 from tacit.local.surveys.grammar import targets
 from tacit.privacy import errors
 from tacit.privacy.randomness import Seeded
@@ -246,7 +246,8 @@ def test_readers_are_protected_by_the_weakest_sheet():
     made = survey(1.0, ["smoker", ("region", "income")])
     rows, assigned = people(3000, 1), np.r_[np.zeros(2900, int), np.ones(100, int)]
     reports = made.release(rows, rng=Seeded(1), assigned=assigned)
-    guarantee, fewest = answers.readers(reports, 1e-6)
+    readers = reports.readers()
+    guarantee, fewest = readers.guarantee, readers.people
     law = tacit.SubsetSelection(categories=4, epsilon=1)
     assert fewest == 100
     assert guarantee.epsilon == tacit.shuffled(law, people=100, delta=1e-6).epsilon
@@ -258,7 +259,7 @@ def test_readers_are_protected_by_the_weakest_sheet():
 def test_divided_sheets_are_shuffled_as_any_channel():
     made = survey(1.0, [("region", "smoker")], divided=True)
     reports = made.release(people(4000, 1), rng=Seeded(1))
-    guarantee, _ = answers.readers(reports, 1e-6)
+    guarantee = reports.readers().guarantee
     assert 0.04 < guarantee.epsilon < 0.2
 
 

@@ -8,7 +8,18 @@ from typing import NoReturn
 
 import click
 
-from tacit.apps.cli import account, ask, campaign, collect, demo, federate, release, study, train
+from tacit.apps.cli import (
+    account,
+    ask,
+    campaign,
+    collect,
+    demo,
+    federate,
+    release,
+    study,
+    survey,
+    train,
+)
 from tacit.apps.cli.console import BAD_INPUT, REFUSED
 from tacit.apps.cli.groups import group
 from tacit.privacy import errors, lazy
@@ -19,6 +30,7 @@ app = group(
 )
 demo.register(app)
 app.add_typer(collect.app, name="collect", rich_help_panel="People who trust nobody")
+app.add_typer(survey.app, name="survey", rich_help_panel="People who trust nobody")
 ask.register(app)
 app.add_typer(release.app, name="release", rich_help_panel="Records that you hold")
 app.add_typer(train.app, name="train", rich_help_panel="Records that you hold")

@@ -83,6 +83,7 @@ def summarize(
     """
     confidence = errors.probability("results", "confidence", confidence, zero=False)
     rounds = [reports] if isinstance(reports, Reports) else list(reports)
+    rounds = [one.as_multiset() for one in rounds]
     people = sum(map(len, rounds))
     if not people:
         errors.refuse("results", "reports", "at least one", 0)

@@ -26,6 +26,11 @@ CARRIED = (
     "The clean columns and labels beside the reports, of the same people: the model carries them."
 )
 
+MATCHED = (
+    "Readers of the model have the guarantee of a single report: reports are matched to rows here, "
+    "and do not hide each other."
+)
+
 
 class JoinClassifier(Stored):
     """A classifier learned from clean columns and reports together.
@@ -94,7 +99,7 @@ class JoinClassifier(Stored):
         if len(codes) != len(reports):
             raise errors.InvalidData(f"{where}: labels must be one per report.")
         self.mechanism_, self.guarantee_ = reports.mechanism, reports.guarantee
-        self.reports_, self.certificate_ = len(reports), reports.certify(CARRIED)
+        self.reports_, self.certificate_ = len(reports), reports.certify(CARRIED, MATCHED)
         self.inhouse_ = together([self.mechanism_.inhouse_, Protection.none(whose=TAUGHT)])
         settings = Settings(hidden=tuple(self.hidden))
         fits = [

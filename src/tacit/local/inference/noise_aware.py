@@ -125,12 +125,13 @@ class NoiseAwareClassifier(Deciding):
         by_table = reports.channel.symbols is not None
         device = devices.resolve("NoiseAwareClassifier", self.device, used=not by_table)
         self._forget_fit()
+        reports = reports.as_multiset()
         for name in ("_evidence", "_prior"):
             self.__dict__.pop(name, None)
         self.mechanism_ = reports.mechanism
         self.inhouse_ = reports.mechanism.inhouse_
         self.classes_ = np.asarray(reports.mechanism.classes)
-        self.certificate_ = reports.certificate
+        self.certificate_ = reports.certify(readers=reports.readers())
         self.guarantee_: Guarantee = reports.guarantee
         self.reports_ = len(reports)
         if by_table:

@@ -73,8 +73,11 @@ class NovelClassClassifier(Stored):
         if reports.channel.symbols is None:
             raise errors.InvalidData(f"{where}.fit: reports must come from a codebook.")
         self._forget_fit()
+        reports = reports.as_multiset()
         self.mechanism_, self.guarantee_ = reports.mechanism, reports.guarantee
-        self.certificate_ = reports.certify(CARRIED, KNOWN_BY_TAKING_PART)
+        self.certificate_ = reports.certify(
+            CARRIED, KNOWN_BY_TAKING_PART, readers=reports.readers()
+        )
         self.reports_ = len(reports)
         self.classes_ = np.array([0, 1])
         own = Protection.none(self.inhouse_public, TAUGHT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy.stats import chi2
 from sklearn.utils.validation import check_is_fitted
 
-from tacit.local import origins
+from tacit.local import origins, shuffling
 from tacit.local.channels import PartitionedChannel
 from tacit.local.inference import exported, field, finite, mixture
 from tacit.local.inference.decisions import Deciding
@@ -93,6 +93,7 @@ class ProportionsClassifier(Deciding):
             errors.refuse(where, "inhouse", "given", None, "Pass the in-house rows.")
         self._rule_for(rounds[-1].mechanism.classes)
         self._forget_fit()
+        rounds = [one.as_multiset() for one in rounds]
         self.__dict__.pop("_pooled", None)
         last = rounds[-1]
         mechanism, classes = last.mechanism, np.asarray(last.mechanism.classes)
@@ -111,7 +112,10 @@ class ProportionsClassifier(Deciding):
         said = dict.fromkeys(reports.mechanism.inhouse_.sentence for reports in rounds[:-1])
         carried = (CARRIED,) if taught else ()
         further = (*said, *carried)
-        self.certificate_ = certify(last.mechanism, last.channel, stream, further, per_person)
+        issued = certify(last.mechanism, last.channel, stream, further, per_person)
+        self.certificate_ = replace(
+            issued, issued=last.certificate.issued, readers=shuffling.readers(rounds)
+        )
         self._settle(self.mixture_.predict_proba(vectors))
         return self
 

@@ -110,6 +110,7 @@ class StudentClassifier(Deciding):
         must_be_none("StudentClassifier.fit", y)
         target, device = self._checked(reports)
         self._forget_fit()
+        reports = reports.as_multiset()
         teacher = NoiseAwareClassifier(prior=self.prior, seed=self.seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConstantAnswerWarning)  # the student's answers count
@@ -122,22 +123,26 @@ class StudentClassifier(Deciding):
             self.network_, self.inhouse_ = self._taught_privately(
                 vectors, answers, target, rng, device
             )
-            self.certificate_ = reports.certify(self.inhouse_.parts[-1].sentence)
+            self._certify(reports, self.inhouse_.parts[-1].sentence)
             # Not the in-house rows: what they say is protected by the noise of teaching alone.
             self._settle_on(quantizer.cells, quantizer.groups)
             return self
         if self.inhouse is None:
             vectors, codes = quantizer.cells, quantizer.groups
-            self.inhouse_, self.certificate_ = self.mechanism_.inhouse_, reports.certificate
+            self.inhouse_ = self.mechanism_.inhouse_
+            self._certify(reports)
         else:
             vectors = self.mechanism_.vectors(self.inhouse)
             codes = quantizer.of_vectors(vectors)
             own = Protection.none(self.inhouse_public, TAUGHT)
             self.inhouse_ = together([self.mechanism_.inhouse_, own])
-            self.certificate_ = reports.certify(CARRIED)
+            self._certify(reports, CARRIED)
         self.network_ = self._teach(reports, vectors, codes)
         self._settle_on(vectors, codes)
         return self
+
+    def _certify(self, reports: Reports, *further: str) -> None:
+        self.certificate_ = reports.certify(*further, readers=reports.readers())
 
     def _teach(
         self, reports: Reports, vectors: npt.NDArray[np.float32], codes: npt.NDArray[np.int64]

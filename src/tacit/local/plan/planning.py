@@ -245,8 +245,8 @@ class _Known:
         for people in tried:
             for kind, own in tries:
                 trials.append(simulation.trial(own, people, len(trials), kind))
-        described = {"classes": simulation.classes, "clustered": simulation.clustered}
-        return Predicted(best, largest, trials, seed=seed, tail=tail, **described)
+        where = (seed, tail, simulation.clustered)
+        return Predicted(best, largest, trials, simulation.classes, *where)
 
     def _worlds(
         self, simulation: Simulation, values: tuple[Any, ...], seed: int

@@ -62,6 +62,7 @@ def reported(reports: Reports, rows: Any, seed: int) -> Likelihood:
 
 def _sets(reports: Reports, categories: int, seed: int) -> npt.NDArray[np.int64]:
     """Number the symbols across partitions; take some of the reports where there are many."""
+    reports = reports.as_multiset()
     chosen = np.random.default_rng(seed).permutation(len(reports))[:MOST_REPORTS]
     symbols = reports.columns["symbols"][chosen].astype(np.int64)
     assigned = reports.columns.get("partition")

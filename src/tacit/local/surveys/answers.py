@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,10 @@ import numpy as np
 from scipy.stats import norm
 
 from tacit.local.reports import Reports
-from tacit.local.shuffling import assumption, shuffled
 from tacit.local.surveys import grammar, intervals, moments
 from tacit.local.surveys.intervals import Estimate
 from tacit.local.surveys.targets import Quantile, Target
 from tacit.privacy import errors
-from tacit.privacy.guarantees import Guarantee
 
 COVERS = (
     "The interval covers the noise of the reports and the sampling of people, who are taken as a "
@@ -80,15 +78,7 @@ class Answer:
 
     def write(self, path: str | Path) -> None:
         """Write the table to a .csv or .parquet file."""
-        import pyarrow as pa
-        import pyarrow.csv
-        import pyarrow.parquet
-
-        suffix, table = Path(path).suffix, pa.Table.from_pylist(self.table())
-        if errors.choice("answer", "file", suffix, (".csv", ".parquet")) == ".csv":
-            pyarrow.csv.write_csv(table, path)
-        else:
-            pyarrow.parquet.write_table(table, path)
+        write([self], path)
 
     def to_plain(self) -> dict[str, Any]:
         """Return the answer as JSON values."""
@@ -141,6 +131,44 @@ def answer(
     )
 
 
+def write(found: Sequence[Answer], path: str | Path) -> None:
+    """Write the tables of several answers below each other, to a .csv or .parquet file."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    table = pa.Table.from_pylist([row for one in found for row in one.table()])
+    if errors.choice("answer", "file", Path(path).suffix, (".csv", ".parquet")) == ".csv":
+        pyarrow.csv.write_csv(table, path)
+    else:
+        pyarrow.parquet.write_table(table, path)
+
+
+def askable(survey: Any, reports: Any) -> list[str]:
+    """List one or two questions about each question of a survey, as far as the sheets allow."""
+    asked = []
+    for name, question in survey.questions.items():
+        numeric = question.kind in ("number", "date")
+        asked += [f"mean {name}", f"median {name}"] if numeric else [f"share of {name}"]
+    if not isinstance(reports, Reports):
+        return asked
+    return [one for one in asked if _answerable(survey, reports, one)]
+
+
+def _answerable(survey: Any, reports: Reports, question: str) -> bool:
+    """Return whether some sheet with two reports or more states each moment."""
+    sheets: Any = reports.channel.sheets  # type: ignore[attr-defined]
+    people = np.bincount(reports.columns["sheet"], minlength=len(sheets)).tolist()
+    wanted = {one for target in grammar.targets(survey, question) for one in target.moments}
+    return all(
+        any(
+            count > 1 and moments.stated(parts, one)
+            for parts, count in zip(sheets, people, strict=True)
+        )
+        for one in wanted
+    )
+
+
 def change(survey: Any, before: Any, after: Any, question: str, **options: Any) -> Answer:
     """Answer by how much each number has changed between two rounds of different people."""
     first, second = (answer(survey, one, question, **options) for one in (before, after))
@@ -155,32 +183,8 @@ def change(survey: Any, before: Any, after: Any, question: str, **options: Any) 
     )
 
 
-def readers(reports: Reports, delta: float) -> tuple[Guarantee, int]:
-    """Return the guarantee towards readers of answers, and the people of the smallest sheet.
-
-    A person is among those of one sheet, and which one does not depend on answers: the guarantee
-    is the weakest of all sheets that have reports.
-    """
-    channel: Any = reports.channel
-    counts = np.bincount(reports.columns["sheet"], minlength=len(channel.sheets)).tolist()
-    stated = [
-        _shuffled(channel.of_sheet(number), count, delta)
-        for number, count in enumerate(counts)
-        if count
-    ]
-    return max(stated, key=lambda one: one.epsilon), min(filter(None, counts))
-
-
-@lru_cache(maxsize=256)
-def _shuffled(law: Any, people: int, delta: float) -> Any:
-    return shuffled(law, people=people, delta=delta)
-
-
 def _readers_words(reports: Reports, delta: float) -> str:
-    if not len(reports):
-        return "none: there are no reports"
-    guarantee, people = readers(reports, delta)
-    return f"{guarantee}. {assumption(people)}"
+    return str(reports.readers(delta)) if len(reports) else "none: there are no reports"
 
 
 def _must_be_of(survey: Any, reports: Reports) -> None:

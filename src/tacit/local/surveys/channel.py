@@ -96,9 +96,17 @@ class SurveyChannel(ReportChannel):
 
     @property
     def event(self) -> Event:
-        each = [_composed([part.law.event for part in parts]) for parts in self.sheets]
-        different = list(dict.fromkeys(each))
+        different = list(dict.fromkeys(self.sheet_events()))
         return different[0] if len(different) == 1 else Parallel(tuple(different))
+
+    def kinds(self, columns: Columns) -> list[tuple[Event, int]]:
+        counts = np.bincount(columns["sheet"], minlength=len(self.sheets)).tolist()
+        pairs = zip(self.sheet_events(), counts, strict=True)
+        return [(event, count) for event, count in pairs if count]
+
+    def sheet_events(self) -> list[Event]:
+        """List the event of a report of each sheet."""
+        return [_composed([part.law.event for part in parts]) for parts in self.sheets]
 
     @property
     def assumptions(self) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ def from_reports(reports: Any, moments: tuple[Moment, ...]) -> Found:
     """Estimate moments and their covariance; sheets that state a moment are weighted by people."""
     channel = reports.channel
     people = np.bincount(reports.columns["sheet"], minlength=len(channel.sheets))
-    able = np.array([[_stated(parts, one) for one in moments] for parts in channel.sheets])
+    able = np.array([[stated(parts, one) for one in moments] for parts in channel.sheets])
     used = able * (people[:, None] > 1)
     for one, some in zip(moments, used.T, strict=True):
         if not some.any():
@@ -92,7 +92,8 @@ def names(moment: Moment) -> str:
     return " and ".join(dict.fromkeys(variable for variable, _ in moment))
 
 
-def _stated(parts: tuple[Part, ...], moment: Moment) -> bool:
+def stated(parts: tuple[Part, ...], moment: Moment) -> bool:
+    """Return whether a sheet with these parts states a moment."""
     able = {
         (one.variable, f)
         for part in parts
@@ -114,11 +115,11 @@ def _scores(channel: Any, number: int, rows: Any, moment: Moment) -> Reals:
 
 
 def _part_scores(part: Part, sets: Any, moment: Moment) -> Reals:
-    value, (p, q) = _values(part, moment), part.law.inclusion
+    value, (p, q) = part_values(part, moment), part.law.inclusion
     return np.asarray((value[sets].sum(axis=1) - q * value.sum()) / (p - q))
 
 
-def _values(part: Part, moment: Moment) -> Reals:
+def part_values(part: Part, moment: Moment) -> Reals:
     """Return the moment's function at each symbol of the part."""
     value = np.ones(1)
     for one in part.measures:
@@ -134,7 +135,7 @@ def _ends(parts: tuple[Part, ...], moment: Moment) -> tuple[float, float] | None
     held = [one for one in parts if variables & {m.variable for m in one.measures}]
     if len(held) != 1:
         return None
-    part, value = held[0], _values(held[0], moment)
+    part, value = held[0], part_values(held[0], moment)
     sums = np.unique(value) if part.width == 1 else np.unique([0.0, value.sum()])
     if len(sums) != 2 or (part.width > 1 and np.count_nonzero(value) != 1):
         return None

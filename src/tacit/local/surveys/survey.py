@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tacit.local.reports import Reports, certify
-from tacit.local.surveys import answers, questions
+from tacit.local.surveys import answers, design, questions
 from tacit.local.surveys.channel import Part, SurveyChannel
 from tacit.local.surveys.measures import Measure
 from tacit.local.surveys.questions import STEPS, SeveralOf, YesNo
@@ -182,6 +182,49 @@ class Survey:
     def change(self, before: Any, after: Any, question: str, **options: Any) -> answers.Answer:
         """Answer by how much a number has changed between the reports of two rounds."""
         return answers.change(self, before, after, question, **options)
+
+    def answers(self, reports: Any, **options: Any) -> list[answers.Answer]:
+        """Answer, for every question, what the sheets allow: shares, or means and medians."""
+        asked = answers.askable(self, reports)
+        return [self.answer(reports, one, **options) for one in asked]
+
+    # --- before anybody is asked ---------------------------------------------------------------
+
+    def plan(self, people: int, goals: Any, **options: Any) -> design.SurveyPlan:
+        """Compute the standard errors that several designs will have for these goals, best first.
+
+        Parameters
+        ----------
+        people : int
+            How many people are expected to answer.
+        goals : list of str
+            Questions as `answer` takes them: "mean income by region".
+        expected : dict, optional
+            What answers are expected: the share of yes, the shares of options in their order, the
+            mean and standard deviation of a number.
+        confidence : float
+            That of the intervals.
+        delta : float
+            δ of the guarantee towards readers.
+
+        Examples
+        --------
+        >>> survey = Survey({"smoker": YesNo()}, epsilon=1)
+        >>> plan = survey.plan(10_000, ["share of smoker"], expected={"smoker": 0.2})
+        >>> for goals in (plan.best.goals, plan.curator):
+        ...     print(f"{goals[0].standard_error:.3f}")
+        0.010
+        0.004
+        """
+        return design.plan(self, people, goals, **options)
+
+    @classmethod
+    def best(
+        cls, questions: dict[str, Any], goals: Any, *, epsilon: Any, people: int, **options: Any
+    ) -> Survey:
+        """Return the survey of these questions whose sheets are best for the goals; see `plan`."""
+        made: Survey = cls(questions, epsilon=epsilon).plan(people, goals, **options).best.survey
+        return made
 
     # --- files ---------------------------------------------------------------------------------
 

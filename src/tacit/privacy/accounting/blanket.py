@@ -54,6 +54,8 @@ _CLOSE = 1e-4
 """How close, relatively, the stated ε is to the smallest that the grid proves."""
 _SHARES = (0.125, 0.25, 0.5, 0.75, 0.9, 0.99)
 """Where the search for ε begins, as shares of the local ε; above the last, nothing is gained."""
+_LARGEST = 20.0
+"""Local ε beyond which floats cannot hold the losses, and e^-20 of 10^9 people hide nobody."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,8 @@ def clones(epsilon: float) -> Hidden:
 
 def epsilon_of(pairs: Iterable[Hidden], people: int, delta: float, local: float) -> float:
     """Return an ε that holds at δ for all pairs; `local`, the ε of one report, if none is less."""
+    if local > _LARGEST:
+        return local
     epsilon, least = 0.0, rounding.float_below(rounding.least(delta))
     for pair in pairs:
         # Most pairs hold at the ε of those before.

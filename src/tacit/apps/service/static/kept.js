@@ -35,8 +35,8 @@ export class Kept {
     return this.#change(() => more);
   }
 
-  /** Draws under this name at most once, if `may` allows it, whatever other tabs do, and charges its price, if it has one. */
-  once(name, may, draw, price = null) {
+  /** Draws under this name at most once, if `may` allows it, whatever other tabs do, and charges this price; null is free. */
+  once(name, may, draw, price) {
     navigator.storage?.persist?.().catch(() => {});  // a request to the browser; nothing waits for it
     if (!navigator.locks) throw new Error("This browser is too old to take part safely. Use a newer one.");
     return navigator.locks.request(this.name, async () => {

@@ -157,7 +157,7 @@ function question(title, stepText) {
 
 /** Draws the sheet of questions once, before anything is asked, and keeps it: answers cannot choose it. */
 async function startSurvey() {
-  await kept.once("sheet", () => unused("report"), () => device.assign(entropy));
+  await kept.once("sheet", () => unused("report"), () => device.assign(entropy), null);
   const { sheet } = kept.all;
   if (sheet === undefined) return sent();
   answer ??= new Sheet(device, sheet);
