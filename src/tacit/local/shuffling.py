@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tacit.local.channels import PartitionedChannel, SymbolChannel
+from tacit.local.outcome_channels import RoundedChannel
 from tacit.privacy import errors
 from tacit.privacy.accounting import blanket
 from tacit.privacy.accounting.blanket import Hidden
@@ -125,6 +126,8 @@ def _local(channel: Any) -> Guarantee:
 
 
 def _law(channel: Any) -> Any:
+    if isinstance(channel, RoundedChannel):
+        channel = channel.inner  # rounding mixes its inputs, which brings no two laws further apart
     # A partition is public, and drawn whatever the data are: it cancels.
     return channel.law if isinstance(channel, SymbolChannel | PartitionedChannel) else channel
 

@@ -1,0 +1,93 @@
+r"""Partitions for numeric outcomes: two halves of all rows in each of many directions.
+
+A report of the outcome y with the sign of a half (`tacit.local.outcome_channels.ContrastChannel`)
+estimates :math:`E[h_p(x) y]`. Halves along single columns and along random directions give all
+first-order moments of a regression; a half that holds all rows gives the mean. From ε = 3 on, a
+report that names one of several cells as well shows more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.local.learned.cells import Cells
+
+Floats = npt.NDArray[np.float32]
+
+PARTITIONS = 64
+"""How many directions there are by default, those of the mean included."""
+
+MEANS = 5
+"""Every fifth partition holds all rows in one cell."""
+
+LEAST_SHARE = 0.3
+"""The smaller half along a direction has about this share of the rows, or more."""
+
+SEVERAL_CELLS, MANY_LEVELS = 3.0, 4
+"""From this ε on reports name one of several cells, and one of so many levels."""
+
+_CELLS, _LEAST_SPREAD = 8, 0.05
+
+
+def cells_for(epsilon: float) -> int:
+    """Return how many cells a partition has."""
+    return 2 if epsilon < SEVERAL_CELLS else _CELLS
+
+
+def levels_for(epsilon: float) -> int:
+    """Return how many levels an outcome is rounded to, where a report names one."""
+    return 2 if epsilon < SEVERAL_CELLS else MANY_LEVELS
+
+
+def halves(
+    vectors: Floats, matrix: Floats, blocks: Sequence[slice], partitions: int, seed: int
+) -> Cells:
+    """Divide the rows along columns and random directions by turns.
+
+    Parameters
+    ----------
+    vectors : array, (n, q)
+        Projected features of in-house rows.
+    matrix : array, (D, q)
+        What features are multiplied with: row j is the direction of feature j.
+    blocks : sequence of slice
+        Components that belong together; a direction lies in one of them.
+    partitions : int
+        How many there are.
+    seed : int
+        Of directions and thresholds.
+    """
+    rng = np.random.default_rng(seed)
+    spread = vectors.std(axis=0)
+    columns = matrix[np.linalg.norm(matrix * spread, axis=1) > _LEAST_SPREAD]
+    parts, turn = [], 0
+    for index in range(partitions):
+        if index % MEANS == MEANS - 1:
+            parts.append(_everything(vectors.shape[1]))
+            continue
+        direction = np.zeros(vectors.shape[1])
+        if turn % 2 == 0 and len(columns):
+            direction[:] = columns[turn // 2 % len(columns)]
+        else:
+            block = blocks[turn // 2 % len(blocks)]
+            direction[block] = rng.normal(size=block.stop - block.start)
+        parts.append(_half(vectors, direction, rng.uniform(LEAST_SHARE, 1 - LEAST_SHARE)))
+        turn += 1
+    return Cells.stacked(parts)
+
+
+def _half(
+    vectors: Floats, direction: npt.NDArray[np.float64], share: float
+) -> tuple[Floats, Floats]:
+    """Divide where about this share of the rows is below."""
+    centres = np.stack([np.zeros(len(direction)), direction]).astype(np.float32)
+    threshold = float(np.quantile(vectors @ centres[1], share))
+    return centres, np.array([0.0, threshold], np.float32)
+
+
+def _everything(width: int) -> tuple[Floats, Floats]:
+    """Put every row into the second cell."""
+    return np.zeros((2, width), np.float32), np.array([1.0, 0.0], np.float32)
