@@ -29,7 +29,7 @@ LEAST_SHARE = 0.3
 SEVERAL_CELLS, MANY_LEVELS = 3.0, 4
 """From this ε on reports name one of several cells, and one of so many levels."""
 
-_CELLS, _LEAST_SPREAD = 8, 0.05
+_CELLS, _LEAST_SPREAD, _EQUAL = 8, 0.05, 1e-3
 
 
 def cells_for(epsilon: float) -> int:
@@ -84,8 +84,24 @@ def _half(
 ) -> tuple[Floats, Floats]:
     """Divide where about this share of the rows is below."""
     centres = np.stack([np.zeros(len(direction)), direction]).astype(np.float32)
-    threshold = float(np.quantile(vectors @ centres[1], share))
-    return centres, np.array([0.0, threshold], np.float32)
+    return centres, np.array([0.0, _between(vectors @ centres[1], share)], np.float32)
+
+
+def _between(values: Floats, share: float) -> float:
+    """Return a threshold near a quantile, and clearly between two values that occur.
+
+    Rows with equal values, such as those of a category, must not be divided by rounding errors.
+    """
+    ordered = np.sort(values)
+    place = min(int(share * len(ordered)), len(ordered) - 1)
+    least = _EQUAL * float(ordered.std())
+    below, above = (
+        ordered[ordered <= ordered[place] + least],
+        ordered[ordered > ordered[place] + least],
+    )
+    if not above.size:
+        below, above = ordered[ordered < ordered[place] - least], ordered[place:]
+    return float(below[-1] + above[0]) / 2 if below.size else float(above[0])
 
 
 def _everything(width: int) -> tuple[Floats, Floats]:
