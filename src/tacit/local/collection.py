@@ -125,7 +125,7 @@ class Collection:
         inhouse_public: bool = False,
         rng: Randomness | None = None,
     ) -> Self:
-        """Learn the mechanism from in-house rows without labels or outcomes; keep the rows for `learn`.
+        """Learn the mechanism from in-house rows without labels; keep the rows for `learn`.
 
         Parameters
         ----------

@@ -101,7 +101,7 @@ def of_cells(
     shares : array, (K, L)
         Approximate shares of the symbols, for the covariance, which is linear in them.
     """
-    count, levels = shares.shape
+    count = len(shares)
     p, q = law.inclusion
     named = np.bincount(sets.ravel(), minlength=law.categories) / len(sets)
     scores = np.kron(np.eye(count), grid) / (p - q)
@@ -160,7 +160,8 @@ class Regression:
 
     def parts(self) -> tuple[dict[str, Any], dict[str, Floats]]:
         """Return JSON-ready parameters, and arrays by name."""
-        described, arrays = [], {}
+        described: list[dict[str, Any]] = []
+        arrays: dict[str, Floats] = {}
         for index, (seen, weights) in enumerate(self.members):
             plain, own = seen.parts()
             described.append(plain)
@@ -215,7 +216,9 @@ def averaged(weights: Reals, values: Reals, inputs: npt.NDArray[Any]) -> Reals:
     tried = list(posteriors(weights, values, inputs))
     best = max(one.evidence for one in tried)
     odds = [_odds(one, best) for one in tried]
-    return np.asarray(sum(odd / sum(odds) * one.weights for odd, one in zip(odds, tried, strict=True)))
+    return np.asarray(
+        sum(odd / sum(odds) * one.weights for odd, one in zip(odds, tried, strict=True))
+    )
 
 
 def _odds(candidate: _Candidate, best: float) -> float:

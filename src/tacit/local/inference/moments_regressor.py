@@ -63,9 +63,7 @@ class MomentsRegressor(RegressorMixin, Stored):  # type: ignore[misc]
 
     kind: ClassVar[str] = "moments"
 
-    def __init__(
-        self, *, inhouse: Any = None, seed: int = 0, inhouse_public: bool = False
-    ) -> None:
+    def __init__(self, *, inhouse: Any = None, seed: int = 0, inhouse_public: bool = False) -> None:
         self.inhouse = inhouse
         self.seed = seed
         self.inhouse_public = inhouse_public
@@ -87,7 +85,9 @@ class MomentsRegressor(RegressorMixin, Stored):  # type: ignore[misc]
         self._forget_fit()
         vectors = self._vectors(last.mechanism)
         found = [one for each in rounds for one in moments_of(each, vectors)]
-        self.regression_ = moments.fit(found, vectors, blocks_of(last.mechanism, vectors), self.seed)
+        self.regression_ = moments.fit(
+            found, vectors, blocks_of(last.mechanism, vectors), self.seed
+        )
         self.mechanism_, self.outcome_ = last.mechanism, last.mechanism.outcome
         self.reports_, self.guarantee_ = sum(map(len, rounds)), last.guarantee
         own = [Protection.none(self.inhouse_public, TAUGHT)] if taught else []
@@ -221,9 +221,9 @@ def _of_halves(
 
 def of_cells(evidence: Evidence, cells: npt.NDArray[np.int64]) -> Moments:
     """Return the moments of one set of cells; their shares follow in-house rows and reports."""
-    prior = np.bincount(cells, minlength=evidence.codewords).astype(np.float64)
-    if finite.shift_test(evidence, prior).p_value < SIGNIFICANCE:
-        prior = np.zeros_like(prior)
+    counts = np.bincount(cells, minlength=evidence.codewords)
+    trusted = finite.shift_test(evidence, counts).p_value >= SIGNIFICANCE
+    prior = counts.astype(np.float64) * trusted
     shares = finite.maximum_likelihood(evidence, prior, tolerance=1e-4, steps=200)
     grid = np.linspace(-1.0, 1.0, evidence.classes)
     return moments.of_cells(cells, evidence.sets, evidence.channel, grid, shares)

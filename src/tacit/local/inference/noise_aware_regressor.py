@@ -93,9 +93,7 @@ class NoiseAwareRegressor(RegressorMixin, Stored):  # type: ignore[misc]
         return parameters, {**arrays, "means": self.means_, "shares": self.shares_}
 
     @classmethod
-    def from_parts(
-        cls, parameters: dict[str, Any], arrays: artifact.Arrays
-    ) -> NoiseAwareRegressor:
+    def from_parts(cls, parameters: dict[str, Any], arrays: artifact.Arrays) -> NoiseAwareRegressor:
         """Rebuild what `parts` took apart."""
         made = restored(cls, parameters, arrays, network=False)
         made.outcome_ = made.mechanism_.outcome

@@ -27,7 +27,7 @@ _NOT_STORED = ("inhouse", "device")
 
 
 class Stored(BaseEstimator):  # type: ignore[misc]
-    """Base of classifiers and regressors. Abstract: each has `kind`, `parts` and `from_parts` of its own."""
+    """Base of all models. Abstract: each has `kind`, `parts` and `from_parts` of its own."""
 
     certificate_: Certificate
     inhouse_: Protection

@@ -332,6 +332,7 @@ class Codebook(Learned[ReportChannel]):
     def posterior(self, reports: Reports, prior: Any = None) -> npt.NDArray[np.float64]:
         """Compute P(codeword | report) for reports without labels; the prior is in-house shares."""
         law = self.channel(False).symbols
+        assert law is not None
         mass = self.counts_ + 1.0 if prior is None else np.asarray(prior, np.float64)
         odds = np.zeros((len(reports), self.codewords_))
         np.put_along_axis(odds, reports.columns["symbols"].astype(np.int64), law.log_odds, 1)

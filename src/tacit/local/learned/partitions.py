@@ -26,11 +26,11 @@ from tacit.data.outcomes import Numeric
 from tacit.data.schema import ArraySchema, Rows, Schema
 from tacit.local.channels import PartitionedChannel, ReportChannel
 from tacit.local.inhouse import Protection, Target, together
-from tacit.local.learned import contrasts
+from tacit.local.learned import contrasts, partitions_storage, private_partitions
 from tacit.local.learned import features as features_of
-from tacit.local.learned import partitions_storage, private_partitions
 from tacit.local.learned import quantizer as quantizers
 from tacit.local.learned.base import Learned, declared
+from tacit.local.learned.blockwise import COMPONENTS, k_means, projected
 from tacit.local.learned.cells import Cells, enough_to_link, joined, linked
 from tacit.local.learned.features import Features, QuantileTransform, blocks
 from tacit.local.learned.private_partitions import SYNTHETIC, RowModel
@@ -53,13 +53,10 @@ MOST_PARTITIONS, LEAST_PEOPLE = 8, 50
 MOST_COMPACT = 4
 """The same for tables whose cells are those of k-means."""
 
-COMPONENTS = 64
-"""Most principal components of each block of features."""
-
 MANY_COLUMNS = 16
 """Tables with at least this many columns, all of them numbers, get linked cells."""
 
-_ROWS_PER_CELL, _SAMPLE, _NEGLIGIBLE, _NOISY = 8, 10_000, 1e-6, 4
+_ROWS_PER_CELL, _NOISY = 8, 4
 
 
 class Partitions(Learned[ReportChannel]):
@@ -241,7 +238,7 @@ class Partitions(Learned[ReportChannel]):
             learned = Signals.fit(given, rows)
         else:
             learned = Scales.fit(given, rows, quantile=quantile)
-        projection, self.blocks_ = _projected(learned, rows, seed)
+        projection, self.blocks_ = projected(learned, rows, seed)
         vectors = quantizers.project(learned, rows, projection)
         if self.outcome is not None:
             made = self._fit_for_outcome(projection, vectors, cells, seed)
@@ -260,7 +257,7 @@ class Partitions(Learned[ReportChannel]):
     def _compact(self, vectors: Floats, cells: int, seed: int) -> Cells:
         turns = [self.blocks_[i % len(self.blocks_)] for i in range(self.partitions)]
         return Cells.stacked(
-            [_k_means(vectors, block, cells, seed + i) for i, block in enumerate(turns)]
+            [k_means(vectors, block, cells, seed + i) for i, block in enumerate(turns)]
         )
 
     def _fit_for_outcome(
@@ -270,9 +267,7 @@ class Partitions(Learned[ReportChannel]):
         if cells > 2:
             return self._compact(vectors, cells, seed)
         assert projection.matrix is not None
-        return contrasts.halves(
-            vectors, projection.matrix, self.blocks_, self.partitions, seed
-        )
+        return contrasts.halves(vectors, projection.matrix, self.blocks_, self.partitions, seed)
 
     def _fit_images(self, given: Schema, rows: Rows, cells: int, seed: int) -> None:
         """Fit small cells in damped components of features of images, and join them."""
@@ -492,39 +487,3 @@ def inferred(
     if private:
         return schema.of_bytes(raw, image, "Partitions.fit")
     return schema.may_be_missing(schema.infer(raw, image, "Partitions.fit", signal))
-
-
-def _projected(
-    learned: Scales | Signals, rows: Rows, seed: int
-) -> tuple[Projection, tuple[slice, ...]]:
-    """Fit principal components of each block, most variable first."""
-    from sklearn.decomposition import PCA
-
-    chosen = np.random.default_rng(seed).permutation(len(rows))[:_SAMPLE]
-    sample = np.concatenate([learned.transform(block) for block in blocks(rows[chosen])])
-    if not sample.std(axis=0).any():
-        raise errors.InvalidData("Partitions.fit: in-house rows must not be all alike.")
-    mean, matrix, start = sample.mean(axis=0), [], 0
-    kept: list[slice] = []
-    for size in learned.blocks:
-        block = sample[:, start : start + size]
-        count = min(COMPONENTS, size, len(block))
-        analysis = PCA(count, svd_solver="full", random_state=seed).fit(block)
-        # Directions in which in-house rows do not vary say nothing, and could put a person far off.
-        varies = analysis.explained_variance_ > _NEGLIGIBLE * analysis.explained_variance_.sum()
-        count = max(int(varies.sum()), 1)
-        whole = np.zeros((learned.dimension, count), np.float32)
-        whole[start : start + size] = analysis.components_[:count].T
-        first = kept[-1].stop if kept else 0
-        kept.append(slice(first, first + count))
-        matrix.append(whole)
-        start += size
-    return Projection(mean.astype(np.float32), np.hstack(matrix)), tuple(kept)
-
-
-def _k_means(vectors: Floats, block: slice, cells: int, seed: int) -> tuple[Floats, Floats]:
-    """Fit cells in one block of the vectors, as affine functions of all of them."""
-    own = quantizers.k_means(vectors[:, block], cells, seed)
-    centres = np.zeros((cells, vectors.shape[1]), np.float32)
-    centres[:, block] = own
-    return centres, (own**2).sum(axis=1) / 2
