@@ -80,9 +80,16 @@ def reports_of(mechanism: Any, path: Path, label: str | None) -> Iterator[Report
         rows, labels = tables.split_label(batch, label, path)
         with tables.naming(path):
             if labels is not None:
-                labels = tables.as_classes(labels, mechanism.classes, f"column {label!r}")
+                labels = _told(mechanism, labels, f"column {label!r}")
             released = mechanism.release(rows, labels)
         yield released
+
+
+def _told(mechanism: Any, values: Any, where: str) -> Any:
+    """Convert the labels or outcomes of a file to what the mechanism takes."""
+    if getattr(mechanism, "outcome", None) is not None:
+        return tables.as_numbers(values, where)
+    return tables.as_classes(values, mechanism.classes, where)
 
 
 # --- on a Ray cluster ------------------------------------------------------------------------

@@ -39,7 +39,7 @@ Integers = npt.NDArray[np.int64]
 STRENGTHS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 """τ, the standard deviation of f in units of half the distance between the bounds."""
 
-TYPICAL = 0.05
+TYPICAL = 0.15
 """λ: outcomes vary less than their declared bounds allow."""
 
 WIDTHS = (0.7, 1.4)

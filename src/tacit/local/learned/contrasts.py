@@ -20,8 +20,8 @@ Floats = npt.NDArray[np.float32]
 PARTITIONS = 64
 """How many directions there are by default, those of the mean included."""
 
-MEANS = 5
-"""Every fifth partition holds all rows in one cell."""
+MEANS = 6
+"""Every sixth partition holds all rows in one cell."""
 
 LEAST_SHARE = 0.3
 """The smaller half along a direction has about this share of the rows, or more."""
