@@ -9,11 +9,15 @@ report that names one of several cells as well shows more.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.local.learned.cells import Cells
+from tacit.privacy.guarantees import Unit
+from tacit.privacy.mechanisms import LocalMean
 
 Floats = npt.NDArray[np.float32]
 
@@ -40,6 +44,12 @@ def cells_for(epsilon: float) -> int:
 def levels_for(epsilon: float) -> int:
     """Return how many levels an outcome is rounded to, where a report names one."""
     return 2 if epsilon < SEVERAL_CELLS else MANY_LEVELS
+
+
+@lru_cache(maxsize=32)
+def mean_law(epsilon: Fraction, base: tuple[int, ...] | None, unit: Unit) -> LocalMean:
+    """Return the channel of a number in [−1, 1]; to solve and to certify it takes a second."""
+    return LocalMean(lower=-1, upper=1, epsilon=epsilon, base=base, unit=unit)
 
 
 def halves(

@@ -148,7 +148,7 @@ class Partitions(Learned[ReportChannel]):
         if partitions is None:
             partitions = self._usual(MOST_PARTITIONS)
         self.partitions = errors.whole(where, "partitions", partitions, least=1, most=1024)
-        self._mean_base: list[int] | None = None
+        self._mean_base: tuple[int, ...] | None = None
 
     def _usual(self, most: int) -> int:
         if self.outcome is not None and self._cells_wanted() == 2:
@@ -369,10 +369,8 @@ class Partitions(Learned[ReportChannel]):
 
     def mean_law(self) -> LocalMean:
         """Return the channel of a number in [−1, 1]; it is solved once, and stored."""
-        law = LocalMean(
-            lower=-1, upper=1, epsilon=self.epsilon, base=self._mean_base, unit=self.unit
-        )
-        self._mean_base = [int(weight) for weight in law.base]
+        law = contrasts.mean_law(self.epsilon, self._mean_base, self.unit)
+        self._mean_base = law.base
         return law
 
     @property

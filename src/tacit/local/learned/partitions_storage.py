@@ -75,7 +75,8 @@ def rebuilt(kind: type[Partitions], parameters: dict[str, Any], arrays: codec.Ar
     settings = {name: parameters[name] for name in (*_SETTINGS, "codewords")}
     settings["outcome"] = Numeric.from_plain(parameters.get("outcome"))
     made = kind(**codec.exact("Partitions", settings, "epsilon"))
-    made._mean_base = parameters.get("mean_base")
+    if (base := parameters.get("mean_base")) is not None:
+        made._mean_base = tuple(base)
     made.inhouse_ = Protection.from_plain(parameters["inhouse"])
     made.seeded_ = bool(parameters["seeded"])
     made.synthetic_, made.split_ = None, {}
