@@ -30,20 +30,20 @@ MEANS = 6
 LEAST_SHARE = 0.3
 """The smaller half along a direction has about this share of the rows, or more."""
 
-SEVERAL_CELLS, MANY_LEVELS = 3.0, 4
-"""From this ε on reports name one of several cells, and one of so many levels."""
+_LAWS = ((3.0, 2, 2), (6.0, 8, 4), (np.inf, 16, 16))
+"""Cells of a partition, and levels of an outcome where reports name one, below some ε."""
 
-_CELLS, _LEAST_SPREAD, _EQUAL = 8, 0.05, 1e-3
+_LEAST_SPREAD, _EQUAL = 0.05, 1e-3
 
 
 def cells_for(epsilon: float) -> int:
     """Return how many cells a partition has."""
-    return 2 if epsilon < SEVERAL_CELLS else _CELLS
+    return next(cells for below, cells, _ in _LAWS if epsilon < below)
 
 
 def levels_for(epsilon: float) -> int:
     """Return how many levels an outcome is rounded to, where a report names one."""
-    return 2 if epsilon < SEVERAL_CELLS else MANY_LEVELS
+    return next(levels for below, _, levels in _LAWS if epsilon < below)
 
 
 @lru_cache(maxsize=32)

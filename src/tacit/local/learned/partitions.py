@@ -74,7 +74,7 @@ class Partitions(Learned[ReportChannel]):
         The bounds of a number that people report in place of a label.
     codewords : int, optional
         K, the cells of a partition. By default from ε, people and classes (`tacit.learned.rule`);
-        for an outcome 2 at ε below 3, and 8 from there on.
+        for an outcome 2 at ε below 3, 8 below 6, and 16 from there on.
     partitions : int, optional
         P. Each person is assigned one by fair randomness. By default 8, or 4 if cells are those of
         k-means, or fewer if a partition would have fewer than 50 people. For an outcome and two
