@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tacit.data import labels as labels
     from tacit.data import schema as schema
     from tacit.data import tables as tables
+    from tacit.data.outcomes import Numeric as Numeric
     from tacit.data.schema import ArraySchema as ArraySchema
     from tacit.data.schema import Categorical as Categorical
     from tacit.data.schema import Continuous as Continuous
@@ -49,7 +50,11 @@ if TYPE_CHECKING:
     from tacit.local.collection import Collection as Collection
     from tacit.local.heavy_hitters import HeavyHitters as HeavyHitters
     from tacit.local.inference.join import JoinClassifier as JoinClassifier
+    from tacit.local.inference.moments_regressor import MomentsRegressor as MomentsRegressor
     from tacit.local.inference.noise_aware import NoiseAwareClassifier as NoiseAwareClassifier
+    from tacit.local.inference.noise_aware_regressor import (
+        NoiseAwareRegressor as NoiseAwareRegressor,
+    )
     from tacit.local.inference.novel import NovelClassClassifier as NovelClassClassifier
     from tacit.local.inference.proportions_classifier import (
         ProportionsClassifier as ProportionsClassifier,

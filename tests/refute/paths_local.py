@@ -98,6 +98,24 @@ def partitions() -> Any:
     )
 
 
+OUTCOME = tacit.Numeric(0, CLASSES - 1)
+
+
+def halves() -> Any:
+    """Outcomes with the sign of a half."""
+    return tacit.Partitions(epsilon=2, people=500, outcome=OUTCOME).fit(inhouse(), schema=SCHEMA)
+
+
+def cells_with_outcomes() -> Any:
+    made = tacit.Partitions(epsilon=2, people=500, codewords=6, outcome=OUTCOME)
+    return made.fit(inhouse(), schema=SCHEMA)
+
+
+def codewords_with_outcomes() -> Any:
+    made = tacit.Codebook(epsilon=2, codewords=6, outcome=OUTCOME)
+    return made.fit(inhouse(), schema=SCHEMA, rng=Seeded(0))
+
+
 def of_images() -> Any:
     """Partitions that join the same small cells, found in features of images."""
     seen = replace(SCHEMA, image=(1, COLUMNS))
@@ -211,6 +229,9 @@ def paths() -> list[Path]:
         mechanism("Codebook without labels", codebook, labelled=False),
         mechanism("Partitions", partitions),
         mechanism("Partitions without labels", partitions, labelled=False),
+        mechanism("Partitions with outcomes and halves", halves),
+        mechanism("Partitions with outcomes and cells", cells_with_outcomes),
+        mechanism("Codebook with outcomes", codewords_with_outcomes),
         mechanism("Partitions of images", of_images),
         mechanism("Partitions of signals", of_signals),
         mechanism("Collection in its second round", lambda: second),

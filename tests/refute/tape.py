@@ -347,7 +347,9 @@ def _tabled(tape: Tape, release: Any) -> Any:
         answer = tape.answered(number, np.asarray(raw), lambda: found)
         query = tape.queries[number]
         if tape.replaying:
-            query.moved[-1] = np.array(_apart(self, int(query.values[-1]), int(np.asarray(raw))))
+            pairs = set(zip(np.ravel(query.values[-1]), np.ravel(raw), strict=True))
+            apart = [_apart(self, int(one), int(other)) for one, other in pairs if one != other]
+            query.moved[-1] = np.array(max(apart, default=0.0))
         return answer
 
     return released

@@ -214,6 +214,17 @@ def as_classes(
         ) from None
 
 
+def as_numbers(values: npt.NDArray[Any], where: str) -> npt.NDArray[np.float64]:
+    """Convert the outcomes of a file to numbers."""
+    try:
+        numbers = np.array([float(value) for value in values])
+    except (TypeError, ValueError, OverflowError):
+        raise errors.InvalidData(f"{where}: outcomes must be numbers.") from None
+    if not bool(np.isfinite(numbers).all()):
+        raise errors.InvalidData(f"{where}: outcomes must be finite numbers.")
+    return numbers
+
+
 def _nulls(declared: set[str]) -> Any:
     """Return the texts that mean a missing value: Arrow's, except declared categories."""
     from pyarrow import csv

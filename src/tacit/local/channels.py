@@ -282,8 +282,7 @@ class PartitionedChannel(ReportChannel):
         return self.law.log_prob(released["symbols"], own) - math.log(self.partitions)
 
     def kinds(self, columns: Columns) -> list[tuple[Event, int]]:
-        counts = np.bincount(columns["partition"]).tolist()
-        return [(self.event, count) for count in counts if count]
+        return by_partition(self.event, columns)
 
     def _symbols(self, raw: Any) -> Integers:
         """Check the symbols of all partitions: a refusal must not depend on the assigned one."""
@@ -504,3 +503,9 @@ def _label_form(flip: RandomizedResponse | None) -> dict[str, ColumnForm]:
 
 def _described(name: str, form: ColumnForm) -> str:
     return f"{name!r} ({form.shape[0]} wide)" if form.shape else f"{name!r}"
+
+
+def by_partition(event: Event, columns: Columns) -> list[tuple[Event, int]]:
+    """Count the reports of each partition that has any."""
+    counts = np.bincount(columns["partition"]).tolist()
+    return [(event, count) for count in counts if count]

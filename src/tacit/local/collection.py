@@ -20,7 +20,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
 
+from tacit.data.outcomes import Numeric
 from tacit.data.schema import Schema
+from tacit.local.inference.moments_regressor import MomentsRegressor
 from tacit.local.inference.proportions_classifier import ProportionsClassifier
 from tacit.local.inference.student import StudentClassifier
 from tacit.local.learned.base import NotFitted
@@ -35,7 +37,7 @@ from tacit.privacy.randomness import Randomness
 
 
 class Collection:
-    """A classifier learned from people who each send one report: the way to start.
+    """A model learned from people who each send one report: the way to start.
 
     Parameters
     ----------
@@ -43,8 +45,11 @@ class Collection:
         Local privacy parameter of one report, label included.
     people : int
         The expected number of reports, over all rounds.
-    classes : int or sequence
+    classes : int or sequence, optional
         The labels that people may have: C means 0, …, C − 1.
+    outcome : Numeric, optional
+        The bounds of a number that people report in place of a label: what is learned is then a
+        regressor.
     rounds : int
         How many rounds are planned; see `adapt`.
     unit : Unit
@@ -78,7 +83,8 @@ class Collection:
         *,
         epsilon: float | Fraction,
         people: int,
-        classes: int | Sequence[Any],
+        classes: int | Sequence[Any] | None = None,
+        outcome: Numeric | None = None,
         rounds: int = 1,
         unit: Unit | str = Unit.RECORD,
         central_epsilon: float | None = None,
@@ -89,6 +95,7 @@ class Collection:
             "epsilon": epsilon,
             "people": people,
             "classes": classes,
+            "outcome": outcome,
             "unit": unit,
         }
         self._central: dict[str, Any] = {
@@ -97,11 +104,11 @@ class Collection:
         }
         # Checked now, so that fit refuses rows only.
         with _said_by_collection():
-            Codebook(**self._settings, **self._central)
+            Partitions(**self._settings, **self._central)
 
     def __repr__(self) -> str:
         """Show parameters, and the mechanism once there is one; never the rows."""
-        given = {name: self._settings[name] for name in ("epsilon", "people", "classes")}
+        given = {name: self._settings[name] for name in self._settings if name != "unit"}
         if not hasattr(self, "mechanism_"):
             return shown.line("Collection", given, "not fitted")
         given |= {"round": f"{self.round_} of {self.rounds}", "mechanism": self.mechanism_.kind}
@@ -142,6 +149,9 @@ class Collection:
         if self.rounds > 1 and images:
             remedy = "Images are collected in one round."
             errors.refuse("Collection.fit", "rounds", "1", self.rounds, remedy)
+        if images and self._settings["outcome"] is not None:
+            remedy = "Numeric outcomes are collected with tables, vectors and signals."
+            errors.refuse("Collection.fit", "outcome", "absent for images", "one", remedy)
         mechanism: Any = Partitions(**self._settings, **self._central)
         shape: dict[str, Any] = {"image": image, "signal": signal}
         if self._protected and images:
@@ -181,7 +191,7 @@ class Collection:
         persons: Any = None,
         most: int = 1,
     ) -> Reports:
-        """Release one report per row, with its label where labels are given.
+        """Release one report per row, with its label or outcome where they are given.
 
         With `persons`, the name of whoever each row is of, at most `most` rows of a person are
         reported, chosen at random; rows without a name are not.
@@ -201,8 +211,8 @@ class Collection:
 
     def learn(
         self, reports: Reports | Sequence[Reports]
-    ) -> ProportionsClassifier | StudentClassifier:
-        """Learn a classifier of clean rows from the reports of all rounds so far.
+    ) -> ProportionsClassifier | StudentClassifier | MomentsRegressor:
+        """Learn a classifier, or a regressor, of clean rows from the reports of all rounds so far.
 
         It is taught on the in-house rows, and must stay in-house unless these are public. With
         `central_epsilon` it is taught on synthetic rows, and may be handed out (images excepted).
@@ -212,15 +222,21 @@ class Collection:
         settings: dict[str, Any] = {"inhouse": inhouse, "seed": self._seed}
         settings["inhouse_public"] = self._public
         with _said_by_collection():
+            if self._settings["outcome"] is not None:
+                return MomentsRegressor(**settings).fit(reports)
             if by_partitions:
                 return ProportionsClassifier(**settings).fit(reports)
             single = reports if isinstance(reports, Reports) else Reports.concatenate(list(reports))
             return StudentClassifier(**settings).fit(single)
 
-    def adapt(self, model: ProportionsClassifier | StudentClassifier) -> Collection:
+    def adapt(
+        self, model: ProportionsClassifier | StudentClassifier | MomentsRegressor
+    ) -> Collection:
         """Return the collection of the next round: cells follow what the model has learned."""
         mechanism = self._fitted()
-        if not isinstance(mechanism, Partitions) or not isinstance(model, ProportionsClassifier):
+        if not isinstance(mechanism, Partitions) or not isinstance(
+            model, ProportionsClassifier | MomentsRegressor
+        ):
             raise errors.InvalidParameter(
                 "Collection.adapt: the collection must be of a table, of vectors or of signals. "
                 "Others are collected in one round."
@@ -256,6 +272,7 @@ def _images(inhouse: Any, schema: Schema | None, image: Any, signal: Any) -> boo
 
 
 _NAMES = {
+    "MomentsRegressor.fit": "Collection.learn",
     "ProportionsClassifier.fit": "Collection.learn",
     "StudentClassifier.fit": "Collection.learn",
     "Partitions": "Collection",

@@ -155,7 +155,7 @@ def reports_of(
         rows, labels = tables.split_label(batch, label, path)
         with tables.naming(path):
             if labels is not None:
-                labels = tables.as_classes(labels, mechanism.classes, f"column {label!r}")
+                labels = _told(mechanism, labels, f"column {label!r}")
             released = mechanism.release(rows, labels)
         yield released
 
@@ -165,6 +165,13 @@ def _only(batch: Any, kept: npt.NDArray[np.bool_], column: str | None) -> Any:
     import pyarrow as pa
 
     return batch.filter(pa.array(kept)).drop_columns([column])
+
+
+def _told(mechanism: Any, values: Any, where: str) -> Any:
+    """Convert the labels or outcomes of a file to what the mechanism takes."""
+    if getattr(mechanism, "outcome", None) is not None:
+        return tables.as_numbers(values, where)
+    return tables.as_classes(values, mechanism.classes, where)
 
 
 # --- on a Ray cluster ------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-r"""How good a classifier is on clean, labelled rows, with intervals, counted in batches.
+r"""How good a model is on clean, labelled rows, with intervals, counted in batches.
 
 With classes of different sizes the accuracy says little: always naming the largest class may come
 close to it. So the recall of every class, their mean (balanced accuracy), the precision of every
@@ -18,6 +18,9 @@ the areas A that are at most z standard errors away, with the variance of Hanley
 
 It has a width at an area of 1, too. With more than two classes the areas of each class against the
 rest are averaged, and so are the ends of their intervals, as if all were wrong together.
+
+Of a regressor, :math:`R^2 = 1 - \sum_i e_i^2 / \sum_i (y_i - \bar y)^2` and the mean of
+:math:`|e_i|` are given, with normal intervals: that of the ratio by the delta method.
 
 Notes
 -----
@@ -212,6 +215,49 @@ class Tally:
         if not areas:
             return {"value": None, "interval": list(NO_INFORMATION)}
         return {"value": float(np.mean(areas)), "interval": np.mean(ends, axis=0).tolist()}
+
+
+class NumericTally:
+    """Numeric outcomes and what a regressor predicted for them."""
+
+    def __init__(self) -> None:
+        self._truth: list[Reals] = []
+        self._predicted: list[Reals] = []
+
+    def add(self, truth: Any, predicted: Any) -> None:
+        """Keep a batch."""
+        self._truth.append(np.asarray(truth, np.float64))
+        self._predicted.append(np.asarray(predicted, np.float64))
+
+    def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
+        """Return all measures, JSON-ready; those that cannot be computed are None."""
+        z = _quantile("NumericTally", confidence)
+        truth, predicted = np.concatenate(self._truth), np.concatenate(self._predicted)
+        away = truth - truth.mean()
+        spread, missed = away**2, (truth - predicted) ** 2
+        ratio, reach = None, 0.0
+        if spread.mean() > 0 and len(truth) > 1:
+            ratio = float(missed.mean() / spread.mean())
+            error = (missed - ratio * spread).std(ddof=1) / spread.mean()
+            reach = z * float(error) / math.sqrt(len(truth))
+        return {
+            "rows": len(truth),
+            "r2": _estimate(None if ratio is None else 1 - ratio, reach),
+            "mean_absolute_error": _mean_estimate(np.abs(truth - predicted), z),
+            # Of the mean of these rows as the same prediction for every row: a baseline.
+            "mean_absolute_error_of_mean": float(np.abs(away).mean()),
+        }
+
+
+def _mean_estimate(values: Reals, z: float) -> dict[str, Any]:
+    if len(values) < 2:
+        return _estimate(None, 0.0)
+    return _estimate(float(values.mean()), z * float(values.std(ddof=1)) / math.sqrt(len(values)))
+
+
+def _estimate(value: float | None, reach: float) -> dict[str, Any]:
+    interval = [None, None] if value is None else [value - reach, value + reach]
+    return {"value": value, "interval": interval}
 
 
 def _places(name: str, classes: tuple[Any, ...], column: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from tacit.local.channels import PartitionedChannel, SymbolChannel
+from tacit.local.outcome_channels import RoundedChannel
 from tacit.privacy import errors
 from tacit.privacy.accounting import blanket
 from tacit.privacy.accounting.blanket import Hidden
@@ -136,6 +137,8 @@ def _local(channel: Any) -> Guarantee:
 
 
 def _law(channel: Any) -> Any:
+    if isinstance(channel, RoundedChannel):
+        channel = channel.inner  # rounding mixes its inputs, which brings no two laws further apart
     # A partition is public, and drawn whatever the data are: it cancels.
     return channel.law if isinstance(channel, SymbolChannel | PartitionedChannel) else channel
 

@@ -35,6 +35,8 @@ _HOMES = {
     "noise-aware": "tacit.local.inference.noise_aware:NoiseAwareClassifier",
     "student": "tacit.local.inference.student:StudentClassifier",
     "proportions": "tacit.local.inference.proportions_classifier:ProportionsClassifier",
+    "moments": "tacit.local.inference.moments_regressor:MomentsRegressor",
+    "noise-aware-regressor": "tacit.local.inference.noise_aware_regressor:NoiseAwareRegressor",
     "novel-class": "tacit.local.inference.novel:NovelClassClassifier",
     "join": "tacit.local.inference.join:JoinClassifier",
     "anonymizing-encoder": "tacit.anonymize.encoder:AnonymizingEncoder",

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import (
@@ -26,6 +26,9 @@ from tacit.local.inhouse import Part, Protection
 from tacit.privacy import errors, files
 from tacit.privacy.guarantees import Unproven
 
+if TYPE_CHECKING:
+    from tacit.data.outcomes import Numeric
+
 
 def declared_classes(text: str | None) -> int | list[str] | None:
     """Read the number of classes, or their values."""
@@ -35,6 +38,22 @@ def declared_classes(text: str | None) -> int | list[str] | None:
         return int(text)
     except ValueError:
         return [value.strip() for value in text.split(",")]
+
+
+def declared_outcome(text: str | None) -> Numeric | None:
+    """Read the bounds of a numeric outcome from a text like 0:80."""
+    if text is None:
+        return None
+    from tacit.data.outcomes import Numeric
+
+    lower, found, upper = text.partition(":")
+    try:
+        bounds = float(lower), float(upper)
+    except ValueError:
+        found = ""
+    if not found:
+        errors.refuse("fit", "--outcome", "like 0:80: its bounds", text)
+    return Numeric(*bounds)
 
 
 def image_size(text: str | None) -> tuple[int, ...] | None:

@@ -92,6 +92,9 @@ class Campaign:
         errors.whole(where, "minimum", self.minimum, least=1)
         if self.quota is not None:
             errors.whole(where, "quota", self.quota, least=self.minimum)
+        if getattr(self.mechanism, "outcome", None) is not None:
+            remedy = "Collect numeric outcomes with privatize, without a service."
+            errors.refuse(where, "mechanism", "one of labels", "a numeric outcome", remedy)
         if self.vote_epsilon is not None and not self.labelled:
             remedy = "Without labels there is no model to vote on."
             errors.refuse(where, "vote_epsilon", "omitted", self.vote_epsilon, remedy)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tacit.data import outcomes
 from tacit.data.schema import ArraySchema, Schema
 from tacit.local.channels import (
     FeatureChannel,
@@ -24,7 +25,6 @@ from tacit.local.channels import (
 )
 from tacit.local.inference.votes import Ballot
 from tacit.local.learned.direct import STEPS
-from tacit.local.surveys import questions
 from tacit.local.surveys.channel import SurveyChannel
 from tacit.privacy import artifact, errors, events
 from tacit.privacy.mechanisms import Channel, DiscreteLaplace
@@ -107,7 +107,7 @@ def _channel(
                 "law": _law(channel.law),
             }
         case SurveyChannel():
-            return {"kind": "survey", "steps": questions.STEPS, "sheets": _sheets(channel)}
+            return {"kind": "survey", "steps": outcomes.STEPS, "sheets": _sheets(channel)}
         case LatentChannel() if encoder is not None and isinstance(channel.noise, DiscreteLaplace):
             return {
                 "kind": "latent",

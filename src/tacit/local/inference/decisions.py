@@ -32,6 +32,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.local.inference.stored import Stored
@@ -115,7 +116,7 @@ class Rule:
         }
 
 
-class Deciding(Stored):
+class Deciding(ClassifierMixin, Stored):  # type: ignore[misc]
     """Base of classifiers with priors, costs and threshold. Abstract: each predicts its own way."""
 
     classes_: npt.NDArray[Any]

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.data import labels
@@ -32,7 +33,7 @@ MATCHED = (
 )
 
 
-class JoinClassifier(Stored):
+class JoinClassifier(ClassifierMixin, Stored):  # type: ignore[misc]
     """A classifier learned from clean columns and reports together.
 
     If held-out rows are predicted better from the clean columns alone, the reports are not used.

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.local.inference import proportions
@@ -23,7 +24,7 @@ CARRIED = "The in-house rows that the model was taught on: it carries their like
 KNOWN_BY_TAKING_PART = "That someone who reported has the new class: all who were invited have it."
 
 
-class NovelClassClassifier(Stored):
+class NovelClassClassifier(ClassifierMixin, Stored):  # type: ignore[misc]
     """A classifier of a new class (1) against in-house ones (0).
 
     Parameters

@@ -12,14 +12,16 @@ import numpy.typing as npt
 from scipy.stats import chi2
 from sklearn.utils.validation import check_is_fitted
 
-from tacit.local import origins, shuffling
+from tacit.local import shuffling
 from tacit.local.channels import PartitionedChannel
 from tacit.local.inference import exported, field, finite, mixture
 from tacit.local.inference.decisions import Deciding
 from tacit.local.inference.finite import Evidence, ShiftTest
 from tacit.local.inference.noise_aware import PRIORS, SIGNIFICANCE, ShiftWarning, must_be_none
+from tacit.local.inference.rounds import must_belong_together, protections
 from tacit.local.inference.stored import parts_of, restored
 from tacit.local.inhouse import TAUGHT, Protection, together
+from tacit.local.outcome_channels import OutcomeChannel
 from tacit.local.persons import joined
 from tacit.local.reports import Reports, certify
 from tacit.privacy import artifact, codec, errors
@@ -87,7 +89,8 @@ class ProportionsClassifier(Deciding):
         must_be_none(where, y)
         errors.choice(where, "prior", self.prior, PRIORS)
         rounds = [reports] if isinstance(reports, Reports) else list(reports)
-        _must_belong_together(where, rounds)
+        _must_be_of_partitions(where, rounds)
+        must_belong_together(where, rounds)
         taught = self.inhouse is not None
         if not taught and rounds[-1].mechanism.synthetic_ is None:
             errors.refuse(where, "inhouse", "given", None, "Pass the in-house rows.")
@@ -107,7 +110,7 @@ class ProportionsClassifier(Deciding):
         per_person = joined([reports.per_person for reports in rounds])
         self.reports_, self.guarantee_ = sum(map(len, rounds)), per_person.guarantee(last.channel)
         own = [Protection.none(self.inhouse_public, TAUGHT)] if taught else []
-        self.inhouse_ = together([*_protections(rounds), *own])
+        self.inhouse_ = together([*protections(rounds), *own])
         stream = Seeded(0) if any(reports.seeded for reports in rounds) else None
         said = dict.fromkeys(reports.mechanism.inhouse_.sentence for reports in rounds[:-1])
         carried = (CARRIED,) if taught else ()
@@ -302,38 +305,14 @@ def pooled(rounds: Sequence[Reports]) -> Evidence:
     return Evidence(sets, channel.law, channel.class_count)
 
 
-def _protections(rounds: Sequence[Reports]) -> list[Protection]:
-    """Return the protections of all rounds; one release that several rounds follow counts once."""
-    first = rounds[0].mechanism
-    found = [first.inhouse_]
-    for reports in rounds[1:]:
-        other = reports.mechanism
-        same = first.synthetic_ is not None and first.synthetic_.same(other.synthetic_)
-        found.append(other.inhouse_.sharing(first.inhouse_) if same else other.inhouse_)
-    return found
-
-
-def _must_belong_together(where: str, rounds: Sequence[Reports]) -> None:
-    """Refuse reports that are not of partitions, or whose rounds do not share their vectors."""
+def _must_be_of_partitions(where: str, rounds: Sequence[Reports]) -> None:
     for reports in rounds:
         if not isinstance(reports, Reports) or not isinstance(reports.channel, PartitionedChannel):
+            if isinstance(getattr(reports, "channel", None), OutcomeChannel):
+                raise errors.InvalidData(
+                    f"{where}: reports must hold labels, got numeric outcomes. "
+                    "Use Collection.learn or MomentsRegressor."
+                )
             raise errors.InvalidData(f"{where}: reports must come from partitions.")
         if not reports.labelled:
             raise errors.InvalidData(f"{where}: reports must have labels. Release with labels=….")
-    if not rounds:
-        errors.refuse(where, "reports", "at least one table", 0)
-    origins.must_be_once(where, [release for reports in rounds for release in reports.releases])
-    first = rounds[0].mechanism
-    for reports in rounds[1:]:
-        other = reports.mechanism
-        same = (
-            reports.channel == rounds[0].channel
-            and other.classes == first.classes
-            and np.array_equal(other.projection_.matrix, first.projection_.matrix)
-            and np.array_equal(other.projection_.mean, first.projection_.mean)
-        )
-        if not same:
-            raise errors.InvalidData(
-                f"{where}: reports must be rounds of one collection: the same epsilon, classes and "
-                "features. Use adapt to make the next round."
-            )

@@ -1,4 +1,4 @@
-"""The base of classifiers learned from reports: what they store, and how they are saved.
+"""The base of models learned from reports: what they store, and how they are saved.
 
 A model keeps its mechanism and the certificate of the reports that it was learned from: learning is
 post-processing, and costs those who reported nothing more.
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.local.inference.neural import Network
@@ -26,8 +26,8 @@ _NOT_STORED = ("inhouse", "device")
 """Parameters that are not saved: in-house rows, and the device of the fit."""
 
 
-class Stored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Base of the classifiers. Abstract: each has `kind`, `parts` and `from_parts` of its own."""
+class Stored(BaseEstimator):  # type: ignore[misc]
+    """Base of all models. Abstract: each has `kind`, `parts` and `from_parts` of its own."""
 
     certificate_: Certificate
     inhouse_: Protection
@@ -74,12 +74,12 @@ class Stored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def export(self, path: str | Path) -> Path:
         """Write what voters or the public get; refused if it would reveal in-house rows."""
         check_is_fitted(self, "mechanism_")
-        self.inhouse_.must_leave("a classifier that is handed out")
+        self.inhouse_.must_leave("a model that is handed out")
         return artifact.save(self, path)
 
 
 def parts_of(model: Any, network: Network | None = None) -> tuple[dict[str, Any], codec.Arrays]:
-    """Return what every classifier stores: its settings and its mechanism."""
+    """Return what every model stores: its settings and its mechanism."""
     inner, weights = model.mechanism_.parts()
     parameters = {
         "settings": {name: codec.plain(value) for name, value in model._given().items()},
@@ -87,9 +87,10 @@ def parts_of(model: Any, network: Network | None = None) -> tuple[dict[str, Any]
         "reports": model.reports_,
         "learned_from": model.certificate_.to_json(),
         "inhouse": model.inhouse_.to_plain(),
-        "classes": model.classes_.tolist(),
         **model._stored_beside(),
     }
+    if hasattr(model, "classes_"):
+        parameters["classes"] = model.classes_.tolist()
     arrays = codec.nested(weights, "mechanism")
     if network is not None:
         parameters["network"], own = network.parts()
@@ -109,7 +110,8 @@ def restored(
     inner = parameters["mechanism"]
     weights = codec.part(arrays, "mechanism")
     model.mechanism_ = artifact.rebuild(inner["kind"], inner["parameters"], weights)
-    model.classes_ = np.asarray(parameters["classes"])
+    if "classes" in parameters:
+        model.classes_ = np.asarray(parameters["classes"])
     model.reports_ = int(parameters["reports"])
     model.certificate_ = Certificate.from_json(parameters["learned_from"])
     model.certificate_.verify()

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data import labels as declared_labels
+from tacit.data.outcomes import Numeric
 from tacit.data.schema import Rows, Schema, row_blocks
 from tacit.local import inhouse
 from tacit.local.channels import ReportChannel
@@ -39,6 +40,7 @@ class Learned(ABC, Generic[ChannelT]):
     epsilon: Fraction
     unit: Unit
     classes: tuple[Any, ...] | None
+    outcome: Numeric | None = None
     inhouse_: Protection
     """The protection of the rows that it was fitted on."""
     _schema: Schema | None
@@ -47,7 +49,8 @@ class Learned(ABC, Generic[ChannelT]):
     def __repr__(self) -> str:
         """Show parameters, and the guarantee once there is one, in one line."""
         classes = None if self.classes is None else len(self.classes)
-        given = {"epsilon": self.epsilon, "classes": classes, **self._shown()}
+        given = {"epsilon": self.epsilon, "classes": classes, "outcome": self.outcome}
+        given |= self._shown()
         end = self.guarantee if hasattr(self, "_schema") else "not fitted"
         return shown.line(type(self).__name__, given, end)
 
@@ -60,10 +63,11 @@ class Learned(ABC, Generic[ChannelT]):
     def channel(self, labelled: bool | None = None) -> ChannelT:
         """Return the channel of a report with or without a label.
 
-        By default the main channel: with a label where classes are declared.
+        By default the main channel: with a label where classes or an outcome are declared.
         """
-        labelled = self.classes is not None if labelled is None else labelled
-        if labelled and self.classes is None:
+        declared = self.classes is not None or self.outcome is not None
+        labelled = declared if labelled is None else labelled
+        if labelled and not declared:
             declared_labels.refuse_undeclared(type(self).__name__)
         if labelled not in self._channels:
             self._channels[labelled] = self._make_channel(labelled)
@@ -145,7 +149,7 @@ class Learned(ABC, Generic[ChannelT]):
         persons: Any = None,
         most: int = 1,
     ) -> Reports:
-        """Release one report per row, with its label where labels are given.
+        """Release one report per row, with its label or outcome where they are given.
 
         With `persons`, the name of whoever each row is of, at most `most` rows of a person are
         reported, chosen at random; rows without a name are not (`tacit.local.persons`). The
@@ -154,10 +158,11 @@ class Learned(ABC, Generic[ChannelT]):
         """
         where = f"{type(self).__name__}.release"
         self._must_encode()
-        codes = None if labels is None else declared_labels.codes(where, labels, self.classes)
+        codes = None if labels is None else self._codes(where, labels)
         encoded = self._encode(raw, where)
         if codes is not None and len(codes) != len(encoded):
-            raise errors.InvalidData(f"{where}: labels must be one per row.")
+            told = "labels" if self.outcome is None else "outcomes"
+            raise errors.InvalidData(f"{where}: {told} must be one per row.")
         channel, stream = self.channel(codes is not None), source(rng)
         per_person = ASSUMED_ONE
         if persons is not None:
@@ -175,6 +180,12 @@ class Learned(ABC, Generic[ChannelT]):
             remedy = "Use mechanism.for_persons()."
             errors.refuse(type(self).__name__, "unit", "'person'", str(self.unit), remedy)
         return PerPerson(most, enforced=True)
+
+    def _codes(self, where: str, labels: Any) -> npt.NDArray[np.int64]:
+        """Return the code of each label, or the position of each outcome."""
+        if self.outcome is not None:
+            return self.outcome.positions(where, labels)
+        return declared_labels.codes(where, labels, self.classes)
 
     def log_prob(
         self, columns: Columns, encoded: Any, codes: Any = None
@@ -239,3 +250,16 @@ def refuse_channel_alone(where: str) -> NoReturn:
         f"{where}: this copy must hold its encoder. It was handed out with the channel alone: "
         "rows are encoded where it was fitted."
     )
+
+
+def declared(
+    where: str, classes: Any, outcome: Any, *, needed: bool = True
+) -> tuple[tuple[Any, ...] | None, Numeric | None]:
+    """Check what people report besides their row: labels, or a number, but not both."""
+    if outcome is not None and not isinstance(outcome, Numeric):
+        errors.refuse(where, "outcome", "tacit.Numeric(lower, upper)", type(outcome).__name__)
+    if classes is not None and outcome is not None:
+        errors.refuse(where, "classes", "absent with an outcome", classes)
+    if classes is None and outcome is None and needed:
+        errors.refuse(where, "classes", "given", None, "Or give outcome=tacit.Numeric(…).")
+    return (None if classes is None else declared_labels.declare(where, classes)), outcome

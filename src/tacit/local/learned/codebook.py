@@ -17,19 +17,22 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data import labels, schema
+from tacit.data import schema
+from tacit.data.outcomes import Numeric
 from tacit.data.schema import Rows, Schema
 from tacit.local import graphs
-from tacit.local.channels import SymbolChannel
+from tacit.local.channels import ReportChannel, SymbolChannel
 from tacit.local.inhouse import Protection, Target
 from tacit.local.learned import codebook_storage, private_quantizer
 from tacit.local.learned import features as features_of
 from tacit.local.learned import quantizer as quantizers
-from tacit.local.learned.base import Learned
+from tacit.local.learned.base import Learned, declared
+from tacit.local.learned.contrasts import levels_for
 from tacit.local.learned.features import Features, blocks
 from tacit.local.learned.private_features import Learning
 from tacit.local.learned.quantizer import Quantizer
 from tacit.local.learned.rule import codewords_for
+from tacit.local.outcome_channels import RoundedChannel
 from tacit.local.reports import Reports
 from tacit.privacy import artifact, devices, errors
 from tacit.privacy.guarantees import Unit
@@ -52,7 +55,7 @@ UNLABELLED = 64
 """Codewords if no label is reported: learners then use a model of the rows, not a table."""
 
 
-class Codebook(Learned[SymbolChannel]):
+class Codebook(Learned[ReportChannel]):
     """A mechanism learned without labels; people report one symbol each.
 
     Parameters
@@ -63,6 +66,8 @@ class Codebook(Learned[SymbolChannel]):
         The expected number of reports; needed with `classes` unless `codewords` is given.
     classes : int or sequence, optional
         The labels that people may have: C means 0, …, C − 1. Without it no label can be reported.
+    outcome : Numeric, optional
+        The bounds of a number that people may report in place of a label.
     codewords : int, optional
         K. By default from ε, people and classes: see `tacit.learned.rule`; 64 without classes.
     features : str or Features, optional
@@ -115,6 +120,7 @@ class Codebook(Learned[SymbolChannel]):
         epsilon: float | Fraction,
         people: int | None = None,
         classes: int | Sequence[Any] | None = None,
+        outcome: Numeric | None = None,
         codewords: int | None = None,
         features: str | Features | None = None,
         grouping: str | None = None,
@@ -127,11 +133,11 @@ class Codebook(Learned[SymbolChannel]):
         self.central = Target.of(where, central_epsilon, central_delta)
         self.unit = Unit.of(where, unit)
         self.epsilon: Fraction = errors.epsilon_in_range(where, epsilon)
-        self.classes = None if classes is None else labels.declare(where, classes)
+        self.classes, self.outcome = declared(where, classes, outcome, needed=False)
         self.people = None if people is None else errors.whole(where, "people", people, least=1)
         if codewords is not None:
             codewords = errors.whole(where, "codewords", codewords, least=2, most=2**16)
-        elif self.people is None and self.classes is not None:
+        elif self.people is None and (self.classes or self.outcome):
             remedy = "The number of codewords follows from it; or give codewords."
             errors.refuse(where, "people", "given", None, remedy)
         if isinstance(features, str):
@@ -226,9 +232,17 @@ class Codebook(Learned[SymbolChannel]):
         self.prototypes_ = quantizers.means(features_of.Raw(given), rows, codes, self.codewords_)
 
     def _rule(self) -> int:
-        if self.people is None or self.classes is None:
+        held = self.channel_classes
+        if self.people is None or held is None:
             return UNLABELLED
-        return codewords_for(float(self.epsilon), self.people, len(self.classes))
+        return codewords_for(float(self.epsilon), self.people, len(held))
+
+    @property
+    def channel_classes(self) -> tuple[Any, ...] | None:
+        """The labels of a report, or the levels of its outcome."""
+        if self.outcome is None:
+            return self.classes
+        return tuple(range(levels_for(float(self.epsilon))))
 
     def _set(self, given: Schema, learned: Features, quantizer: Quantizer) -> None:
         self._forget_channels()
@@ -257,6 +271,7 @@ class Codebook(Learned[SymbolChannel]):
             self.schema, self.features_, Quantizer(old.projection, old.cells, mapping[old.groups])
         )
         other.classes, other.subset_size, other.links_ = None, subset_size, None
+        other.outcome = None
         weights = np.maximum(self.counts_, 1)
         other.counts_ = np.bincount(mapping, self.counts_, len(used)).astype(np.int64)
         other.count_variance_ = np.bincount(mapping, self.count_variance_, len(used))
@@ -282,16 +297,19 @@ class Codebook(Learned[SymbolChannel]):
     def _shown(self) -> dict[str, Any]:
         return {"codewords": getattr(self, "codewords_", self.codewords), "people": self.people}
 
-    def _make_channel(self, labelled: bool) -> SymbolChannel:
+    def _make_channel(self, labelled: bool) -> ReportChannel:
         self._must_be_fitted()
-        classes = self.classes if labelled else None
+        classes = self.channel_classes if labelled else None
         law = SubsetSelection(
             categories=self.codewords_ * (1 if classes is None else len(classes)),
             epsilon=self.epsilon,
             size=self.subset_size,
             unit=self.unit,
         )
-        return SymbolChannel(law=law, classes=classes)
+        alone = SymbolChannel(law=law, classes=classes)
+        if labelled and self.outcome is not None:
+            return RoundedChannel(inner=alone, outcome=self.outcome)
+        return alone
 
     # --- on a person's device ------------------------------------------------------------------
 
@@ -314,6 +332,7 @@ class Codebook(Learned[SymbolChannel]):
     def posterior(self, reports: Reports, prior: Any = None) -> npt.NDArray[np.float64]:
         """Compute P(codeword | report) for reports without labels; the prior is in-house shares."""
         law = self.channel(False).symbols
+        assert law is not None
         mass = self.counts_ + 1.0 if prior is None else np.asarray(prior, np.float64)
         odds = np.zeros((len(reports), self.codewords_))
         np.put_along_axis(odds, reports.columns["symbols"].astype(np.int64), law.log_odds, 1)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data import schema
+from tacit.data.outcomes import Numeric
 from tacit.local.inhouse import Protection
 from tacit.local.learned import features, quantizer
 from tacit.local.learned.quantizer import Projection, Quantizer
@@ -28,6 +29,8 @@ def parts(mechanism: Codebook) -> tuple[dict[str, Any], codec.Arrays]:
         "codewords": mechanism.codewords_,
         "inhouse": mechanism.inhouse_.to_plain(),
     }
+    if mechanism.outcome is not None:
+        parameters["outcome"] = mechanism.outcome.to_plain()
     stored = mechanism.quantizer_
     if stored is None:
         return parameters, {"counts": mechanism.counts_}
@@ -52,6 +55,7 @@ def parts(mechanism: Codebook) -> tuple[dict[str, Any], codec.Arrays]:
 def rebuilt(kind: type[Codebook], parameters: dict[str, Any], arrays: codec.Arrays) -> Codebook:
     """Rebuild what `parts` returned; refuse arrays that do not fit each other."""
     settings = {name: parameters[name] for name in (*_SETTINGS, "codewords")}
+    settings["outcome"] = Numeric.from_plain(parameters.get("outcome"))
     made = kind(**codec.exact("Codebook", settings, "epsilon"))
     made.inhouse_ = Protection.from_plain(parameters["inhouse"])
     # In the types that encoding assumes: narrower ones would overflow for some rows.

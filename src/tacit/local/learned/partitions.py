@@ -21,14 +21,16 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data import labels, schema
+from tacit.data import schema
+from tacit.data.outcomes import Numeric
 from tacit.data.schema import ArraySchema, Rows, Schema
-from tacit.local.channels import PartitionedChannel
+from tacit.local.channels import PartitionedChannel, ReportChannel
 from tacit.local.inhouse import Protection, Target, together
+from tacit.local.learned import contrasts, partitions_storage, private_partitions
 from tacit.local.learned import features as features_of
-from tacit.local.learned import partitions_storage, private_partitions
 from tacit.local.learned import quantizer as quantizers
-from tacit.local.learned.base import Learned
+from tacit.local.learned.base import Learned, declared
+from tacit.local.learned.blockwise import COMPONENTS, k_means, projected
 from tacit.local.learned.cells import Cells, enough_to_link, joined, linked
 from tacit.local.learned.features import Features, QuantileTransform, blocks
 from tacit.local.learned.private_partitions import SYNTHETIC, RowModel
@@ -36,9 +38,10 @@ from tacit.local.learned.quantizer import Projection
 from tacit.local.learned.rule import codewords_for
 from tacit.local.learned.scales import Scales
 from tacit.local.learned.signals import Signals
+from tacit.local.outcome_channels import ContrastChannel, RoundedChannel
 from tacit.privacy import artifact, errors
 from tacit.privacy.guarantees import Unit
-from tacit.privacy.mechanisms import SubsetSelection
+from tacit.privacy.mechanisms import LocalMean, SubsetSelection
 from tacit.privacy.randomness import Randomness
 
 Floats = npt.NDArray[np.float32]
@@ -50,16 +53,13 @@ MOST_PARTITIONS, LEAST_PEOPLE = 8, 50
 MOST_COMPACT = 4
 """The same for tables whose cells are those of k-means."""
 
-COMPONENTS = 64
-"""Most principal components of each block of features."""
-
 MANY_COLUMNS = 16
 """Tables with at least this many columns, all of them numbers, get linked cells."""
 
-_ROWS_PER_CELL, _SAMPLE, _NEGLIGIBLE, _NOISY = 8, 10_000, 1e-6, 4
+_ROWS_PER_CELL, _NOISY = 8, 4
 
 
-class Partitions(Learned[PartitionedChannel]):
+class Partitions(Learned[ReportChannel]):
     """A mechanism with several partitions, learned without labels; people report one symbol each.
 
     Parameters
@@ -68,13 +68,17 @@ class Partitions(Learned[PartitionedChannel]):
         Local privacy parameter of one report, label included.
     people : int
         The expected number of reports, over all rounds.
-    classes : int or sequence
+    classes : int or sequence, optional
         The labels that people may have: C means 0, …, C − 1.
+    outcome : Numeric, optional
+        The bounds of a number that people report in place of a label.
     codewords : int, optional
-        K, the cells of a partition. By default from ε, people and classes (`tacit.learned.rule`).
+        K, the cells of a partition. By default from ε, people and classes (`tacit.learned.rule`);
+        for an outcome 2 at ε below 3, 8 below 6, and 16 from there on.
     partitions : int, optional
         P. Each person is assigned one by fair randomness. By default 8, or 4 if cells are those of
-        k-means, or fewer if a partition would have fewer than 50 people.
+        k-means, or fewer if a partition would have fewer than 50 people. For an outcome and two
+        cells 64.
     unit : Unit
         The unit of a report: "person" if everyone reports one row once.
     central_epsilon, central_delta : float, optional
@@ -96,7 +100,9 @@ class Partitions(Learned[PartitionedChannel]):
     Notes
     -----
     ε-DP for any two rows, labels included: whichever partition is assigned, subset selection over
-    its symbols treats any two of them alike, and the assignment does not depend on the row.
+    its symbols treats any two of them alike, and the assignment does not depend on the row. An
+    outcome with two cells is released by `LocalMean` instead: see
+    `tacit.local.outcome_channels.ContrastChannel`.
 
     Towards the in-house rows: (central ε, central δ) for one row or a blank in its place. It covers
     everything that is saved, models that are learned on synthetic rows, and later rounds.
@@ -121,7 +127,8 @@ class Partitions(Learned[PartitionedChannel]):
         *,
         epsilon: float | Fraction,
         people: int,
-        classes: int | Sequence[Any],
+        classes: int | Sequence[Any] | None = None,
+        outcome: Numeric | None = None,
         codewords: int | None = None,
         partitions: int | None = None,
         unit: Unit | str = Unit.RECORD,
@@ -132,18 +139,28 @@ class Partitions(Learned[PartitionedChannel]):
         self.central = Target.of(where, central_epsilon, central_delta)
         self.unit = Unit.of(where, unit)
         self.epsilon: Fraction = errors.epsilon_in_range(where, epsilon)
-        self.classes: tuple[Any, ...] = labels.declare(where, classes)
+        self.classes, self.outcome = declared(where, classes, outcome)
         self.people = errors.whole(where, "people", people, least=1)
         self._rule_decides = partitions is None
-        if partitions is None:
-            partitions = self._usual(MOST_PARTITIONS)
-        self.partitions = errors.whole(where, "partitions", partitions, least=1, most=1024)
         if codewords is not None:
             codewords = errors.whole(where, "codewords", codewords, least=2, most=2**16)
         self.codewords = codewords
+        if partitions is None:
+            partitions = self._usual(MOST_PARTITIONS)
+        self.partitions = errors.whole(where, "partitions", partitions, least=1, most=1024)
+        self._mean_base: tuple[int, ...] | None = None
 
     def _usual(self, most: int) -> int:
+        if self.outcome is not None and self._cells_wanted() == 2:
+            return contrasts.PARTITIONS
         return min(max(self.people // LEAST_PEOPLE, 1), most)
+
+    def _cells_wanted(self) -> int:
+        if self.codewords is not None:
+            return self.codewords
+        if self.classes is None:
+            return contrasts.cells_for(float(self.epsilon))
+        return codewords_for(float(self.epsilon), self.people, len(self.classes))
 
     # --- learning, in-house --------------------------------------------------------------------
 
@@ -183,9 +200,7 @@ class Partitions(Learned[PartitionedChannel]):
             self.partitions = self._usual(MOST_PARTITIONS)
         given = schema or inferred(raw, image, signal, private=self.central is not None)
         rows = given.rows(raw, "Partitions.fit")
-        wanted = self.codewords or codewords_for(
-            float(self.epsilon), self.people, len(self.classes)
-        )
+        wanted = self._cells_wanted()
         if len(rows) < 2 * _ROWS_PER_CELL:
             fewest = 2 * _ROWS_PER_CELL
             raise errors.InvalidData(
@@ -202,6 +217,7 @@ class Partitions(Learned[PartitionedChannel]):
             protection = released.learning.protection(inhouse_public)
             rows, quantile = self.synthetic_.draw(SYNTHETIC, seed), self.synthetic_.quantile
         if isinstance(given, ArraySchema) and (given.image or given.colour):
+            _no_outcome(self.outcome)
             self._fit_images(given, rows, cells, seed)
         else:
             self._fit_columns(given, rows, cells, seed, quantile)
@@ -222,8 +238,11 @@ class Partitions(Learned[PartitionedChannel]):
             learned = Signals.fit(given, rows)
         else:
             learned = Scales.fit(given, rows, quantile=quantile)
-        projection, self.blocks_ = _projected(learned, rows, seed)
+        projection, self.blocks_ = projected(learned, rows, seed)
         vectors = quantizers.project(learned, rows, projection)
+        if self.outcome is not None:
+            made = self._fit_for_outcome(projection, vectors, cells, seed)
+            return self._set(given, learned, projection, made)
         many = len(learned.blocks) > 1 and learned.blocks[1] >= MANY_COLUMNS
         if many and self.partitions > 1 and enough_to_link(len(rows), cells):
             made = linked(vectors, self.blocks_, cells, self.partitions, seed)
@@ -231,12 +250,24 @@ class Partitions(Learned[PartitionedChannel]):
             if self._rule_decides:
                 self.partitions = self._usual(MOST_COMPACT)
             if self.codewords is None and self.epsilon <= _NOISY:
-                cells = max(cells // 2, min(cells, 2 * len(self.classes)))
-            turns = [self.blocks_[i % len(self.blocks_)] for i in range(self.partitions)]
-            made = Cells.stacked(
-                [_k_means(vectors, block, cells, seed + i) for i, block in enumerate(turns)]
-            )
+                cells = max(cells // 2, min(cells, 2 * len(self.classes or ())))
+            made = self._compact(vectors, cells, seed)
         self._set(given, learned, projection, made)
+
+    def _compact(self, vectors: Floats, cells: int, seed: int) -> Cells:
+        turns = [self.blocks_[i % len(self.blocks_)] for i in range(self.partitions)]
+        return Cells.stacked(
+            [k_means(vectors, block, cells, seed + i) for i, block in enumerate(turns)]
+        )
+
+    def _fit_for_outcome(
+        self, projection: Projection, vectors: Floats, cells: int, seed: int
+    ) -> Cells:
+        """Fit two halves in each of many directions, or cells of k-means."""
+        if cells > 2:
+            return self._compact(vectors, cells, seed)
+        assert projection.matrix is not None
+        return contrasts.halves(vectors, projection.matrix, self.blocks_, self.partitions, seed)
 
     def _fit_images(self, given: Schema, rows: Rows, cells: int, seed: int) -> None:
         """Fit small cells in damped components of features of images, and join them."""
@@ -331,9 +362,37 @@ class Partitions(Learned[PartitionedChannel]):
         shown = {"codewords": getattr(self, "codewords_", self.codewords)}
         return {**shown, "partitions": self.partitions, "people": self.people}
 
-    def _make_channel(self, labelled: bool) -> PartitionedChannel:
+    def at(self, epsilon: float) -> Partitions:
+        other = super().at(epsilon)
+        other._mean_base = None
+        return other
+
+    def mean_law(self) -> LocalMean:
+        """Return the channel of a number in [−1, 1]; it is solved once, and stored."""
+        law = contrasts.mean_law(self.epsilon, self._mean_base, self.unit)
+        self._mean_base = law.base
+        return law
+
+    @property
+    def contrasting(self) -> bool:
+        """Whether a report holds the outcome with the sign of a half, and no cell."""
+        return self.outcome is not None and self.codewords_ == 2
+
+    def _make_channel(self, labelled: bool) -> ReportChannel:
         self._must_be_fitted()
+        if labelled and self.outcome is not None:
+            return self._outcome_channel(self.outcome)
         classes = self.classes if labelled else None
+        return self._partitioned(classes)
+
+    def _outcome_channel(self, outcome: Numeric) -> ReportChannel:
+        if self.contrasting:
+            law = self.mean_law()
+            return ContrastChannel(law=law, partitions=self.partitions, outcome=outcome)
+        levels = tuple(range(contrasts.levels_for(float(self.epsilon))))
+        return RoundedChannel(inner=self._partitioned(levels), outcome=outcome)
+
+    def _partitioned(self, classes: tuple[Any, ...] | None) -> PartitionedChannel:
         law = SubsetSelection(
             categories=self.codewords_ * (1 if classes is None else len(classes)),
             epsilon=self.epsilon,
@@ -406,6 +465,12 @@ def _must_be_a_table(given: Schema) -> None:
         errors.refuse("Partitions.fit", "central_epsilon", condition, "given", remedy)
 
 
+def _no_outcome(outcome: Numeric | None) -> None:
+    if outcome is not None:
+        remedy = "Numeric outcomes are collected with tables, vectors and signals."
+        errors.refuse("Partitions.fit", "outcome", "absent for images", outcome, remedy)
+
+
 def inferred(
     raw: Any,
     image: tuple[int, ...] | None = None,
@@ -420,39 +485,3 @@ def inferred(
     if private:
         return schema.of_bytes(raw, image, "Partitions.fit")
     return schema.may_be_missing(schema.infer(raw, image, "Partitions.fit", signal))
-
-
-def _projected(
-    learned: Scales | Signals, rows: Rows, seed: int
-) -> tuple[Projection, tuple[slice, ...]]:
-    """Fit principal components of each block, most variable first."""
-    from sklearn.decomposition import PCA
-
-    chosen = np.random.default_rng(seed).permutation(len(rows))[:_SAMPLE]
-    sample = np.concatenate([learned.transform(block) for block in blocks(rows[chosen])])
-    if not sample.std(axis=0).any():
-        raise errors.InvalidData("Partitions.fit: in-house rows must not be all alike.")
-    mean, matrix, start = sample.mean(axis=0), [], 0
-    kept: list[slice] = []
-    for size in learned.blocks:
-        block = sample[:, start : start + size]
-        count = min(COMPONENTS, size, len(block))
-        analysis = PCA(count, svd_solver="full", random_state=seed).fit(block)
-        # Directions in which in-house rows do not vary say nothing, and could put a person far off.
-        varies = analysis.explained_variance_ > _NEGLIGIBLE * analysis.explained_variance_.sum()
-        count = max(int(varies.sum()), 1)
-        whole = np.zeros((learned.dimension, count), np.float32)
-        whole[start : start + size] = analysis.components_[:count].T
-        first = kept[-1].stop if kept else 0
-        kept.append(slice(first, first + count))
-        matrix.append(whole)
-        start += size
-    return Projection(mean.astype(np.float32), np.hstack(matrix)), tuple(kept)
-
-
-def _k_means(vectors: Floats, block: slice, cells: int, seed: int) -> tuple[Floats, Floats]:
-    """Fit cells in one block of the vectors, as affine functions of all of them."""
-    own = quantizers.k_means(vectors[:, block], cells, seed)
-    centres = np.zeros((cells, vectors.shape[1]), np.float32)
-    centres[:, block] = own
-    return centres, (own**2).sum(axis=1) / 2

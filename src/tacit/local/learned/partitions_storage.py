@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data import schema
+from tacit.data.outcomes import Numeric
 from tacit.data.schema import Schema
 from tacit.local.inhouse import Protection
 from tacit.local.learned import features, private_partitions
@@ -36,6 +37,7 @@ def parts(mechanism: Partitions) -> tuple[dict[str, Any], codec.Arrays]:
         "codewords": mechanism.codewords_,
         "seeded": mechanism.seeded_,
         "inhouse": mechanism.inhouse_.to_plain(),
+        **_outcome(mechanism),
     }
     if mechanism.cells_ is None:
         return parameters, {"codewords": np.array([mechanism.codewords_])}
@@ -60,10 +62,21 @@ def parts(mechanism: Partitions) -> tuple[dict[str, Any], codec.Arrays]:
     return parameters, arrays
 
 
+def _outcome(mechanism: Partitions) -> dict[str, Any]:
+    if mechanism.outcome is None:
+        return {}
+    # A solver elsewhere may end in another optimum: the law is stored, not computed again.
+    base = list(mechanism.mean_law().base) if mechanism.contrasting else None
+    return {"outcome": mechanism.outcome.to_plain(), "mean_base": base}
+
+
 def rebuilt(kind: type[Partitions], parameters: dict[str, Any], arrays: codec.Arrays) -> Partitions:
     """Rebuild what `parts` returned; refuse arrays that do not fit each other."""
     settings = {name: parameters[name] for name in (*_SETTINGS, "codewords")}
+    settings["outcome"] = Numeric.from_plain(parameters.get("outcome"))
     made = kind(**codec.exact("Partitions", settings, "epsilon"))
+    if (base := parameters.get("mean_base")) is not None:
+        made._mean_base = tuple(base)
     made.inhouse_ = Protection.from_plain(parameters["inhouse"])
     made.seeded_ = bool(parameters["seeded"])
     made.synthetic_, made.split_ = None, {}

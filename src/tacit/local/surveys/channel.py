@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tacit.data.outcomes import STEPS
 from tacit.local.channels import ColumnForm, ReportChannel
 from tacit.local.report_files import Columns
 from tacit.local.surveys.measures import Measure
-from tacit.local.surveys.questions import STEPS, Integers, Reals
+from tacit.local.surveys.questions import Integers, Reals
 from tacit.privacy import errors
 from tacit.privacy.events import Composed, Event, Parallel
 from tacit.privacy.guarantees import Unit

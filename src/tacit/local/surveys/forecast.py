@@ -18,9 +18,10 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from scipy.stats import beta
 
+from tacit.data.outcomes import STEPS
 from tacit.local.surveys.channel import Part
 from tacit.local.surveys.moments import Found, Moment, part_values, stated
-from tacit.local.surveys.questions import STEPS, Integers, Reals, SeveralOf
+from tacit.local.surveys.questions import Integers, Reals, SeveralOf
 from tacit.privacy import errors
 from tacit.privacy.randomness import source
 

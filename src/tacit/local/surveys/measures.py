@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from tacit.local.surveys.questions import STEPS, Integers, Reals
+from tacit.data.outcomes import STEPS, level_chances, rounded
+from tacit.local.surveys.questions import Integers, Reals
 from tacit.privacy import errors
-from tacit.privacy.randomness import Randomness, uniform_below
+from tacit.privacy.randomness import Randomness
 
 MEASURES = ("option", "mean", "moments", "bins")
 
@@ -59,10 +60,7 @@ class Measure:
             return raw
         if self.kind == "bins":
             return np.minimum(raw * self.size // STEPS, self.size - 1)
-        position = raw * (self.size - 1)
-        below, part = position // STEPS, position % STEPS
-        up = [uniform_below(STEPS, raw.size, rng) < part for _ in range(1 + self._twice)]
-        return below * (1 + self._twice) + sum(one.astype(np.int64) for one in up)
+        return rounded(raw, self.size, rng, times=1 + self._twice)
 
     @property
     def _twice(self) -> bool:
@@ -75,8 +73,7 @@ class Measure:
         if self.kind in ("option", "bins"):
             chance[rows, self.draw(raw, None)] = 1.0  # type: ignore[arg-type]
             return chance
-        position = raw * (self.size - 1)
-        below, part = position // STEPS, (position % STEPS) / STEPS
+        below, _, part = level_chances(raw, self.size)
         weights = [(1 - part) ** 2, 2 * part * (1 - part), part**2]
         weights = weights if self._twice else [1 - part, part]
         for up, weight in enumerate(weights):

@@ -13,12 +13,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from tacit.data.outcomes import STEPS, positions
 from tacit.privacy import errors
 
 Integers = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
-STEPS = 2**20
-"""Positions between two bounds: 0 is the lower one, STEPS the upper one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +108,7 @@ class Number(Question):
         return np.clip(errors.held_reals(where, values), self.lower, self.upper)
 
     def encode(self, where: str, values: Any) -> Integers:
-        share = (self.values(where, values) - self.lower) / (self.upper - self.lower)
-        return np.clip(np.rint(share * STEPS), 0, STEPS).astype(np.int64)
+        return positions(self.values(where, values), self.lower, self.upper)
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from tacit.data.outcomes import STEPS
 from tacit.local.reports import Reports, certify
 from tacit.local.surveys import answers, design, questions
 from tacit.local.surveys.channel import Part, SurveyChannel
 from tacit.local.surveys.measures import Measure
-from tacit.local.surveys.questions import STEPS, SeveralOf, YesNo
+from tacit.local.surveys.questions import SeveralOf, YesNo
 from tacit.privacy import errors
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event

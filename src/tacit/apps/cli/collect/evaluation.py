@@ -36,7 +36,8 @@ def evaluate(
 ) -> None:
     """Measure a model on clean, labelled rows: accuracy, recall, precision, area under the curve.
 
-    With --priors, --costs or --threshold it is measured as if it had been learned with them.
+    With --priors, --costs or --threshold it is measured as if it had been learned with them. For a
+    regressor: R² and the mean absolute error.
     """
     from tacit.data import tables
     from tacit.local.evaluation import Tally
@@ -44,9 +45,12 @@ def evaluate(
 
     classifier = must_have(artifact.load(model), "predict", model)
     declared = classifier.mechanism_.schema
+    label = label or _surplus(tables.names(data), declared.names, data)
+    if hasattr(classifier, "outcome_"):
+        _must_be_absent(priors, costs, threshold)
+        return _of_outcomes(classifier, data, label, as_json)
     tally = Tally(tuple(classifier.classes_.tolist()))
     classifier = _decided(classifier, decision("evaluate", tally.classes, priors, costs, threshold))
-    label = label or _surplus(tables.names(data), declared.names, data)
     with rows_progress(tables.count(data)) as advance, warnings_on_stderr():
         for batch in tables.batches(data, declared, words=words_of(tally.classes, label)):
             rows, values = tables.split_label(batch, label, data)
@@ -58,6 +62,38 @@ def evaluate(
         print(f"tacit: Every answer is {str(tally.constant)!r}.", file=sys.stderr)
     result = tally.to_dict()
     return print_json(result) if as_json else _print(result)
+
+
+def _must_be_absent(priors: Any, costs: Any, threshold: Any) -> None:
+    options = {"--priors": priors, "--costs": costs, "--threshold": threshold}
+    for option, value in options.items():
+        if value is not None:
+            errors.refuse("evaluate", option, "absent for numeric outcomes", value)
+
+
+def _of_outcomes(regressor: Any, data: Path, label: str, as_json: bool) -> None:
+    """Measure a regressor."""
+    from tacit.data import tables
+    from tacit.local.evaluation import NumericTally
+
+    tally = NumericTally()
+    with rows_progress(tables.count(data)) as advance, warnings_on_stderr():
+        for batch in tables.batches(data, regressor.mechanism_.schema):
+            rows, values = tables.split_label(batch, label, data)
+            with naming(data):
+                truth = tables.as_numbers(values, f"column {label!r}")  # type: ignore[arg-type]
+                tally.add(truth, regressor.predict(rows))
+            advance(batch.num_rows)
+    result = tally.to_dict()
+    if as_json:
+        return print_json(result)
+    lines = [
+        ("rows", f"{result['rows']:,}", ""),
+        ("R²", *_measure(result["r2"])),
+        ("mean absolute error", *_measure(result["mean_absolute_error"])),
+        ("that of the mean of these rows", f"{result['mean_absolute_error_of_mean']:.4f}", ""),
+    ]
+    return print_table("On clean rows", ("", "", "95 % interval"), lines)
 
 
 def _decided(classifier: Any, given: dict[str, Any]) -> Any:
@@ -117,6 +153,8 @@ def _number(value: float | None) -> str:
 
 
 def _ends(interval: list[float]) -> str:
+    if None in interval:
+        return "–"
     low, high = interval
     return f"{low:.4f} to {high:.4f}"
 

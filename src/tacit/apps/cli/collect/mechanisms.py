@@ -10,6 +10,7 @@ import typer
 from tacit.apps.cli.console import print_json, print_text, print_values
 from tacit.apps.cli.files import (
     declared_classes,
+    declared_outcome,
     described,
     image_size,
     must_be_new,
@@ -61,7 +62,17 @@ def fit(
         str | None,
         typer.Option(help="Number of classes (labels 0, 1, …), or their values: no,yes."),
     ] = None,
-    label: Annotated[str | None, typer.Option(help="Column to leave out: the label.")] = None,
+    outcome: Annotated[
+        str | None,
+        typer.Option(
+            help="Public bounds of a number that people report in place of a label: 0:80 "
+            "(codebook, partitions).",
+            metavar="LOWER:UPPER",
+        ),
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Column to leave out: the label or outcome.")
+    ] = None,
     schema: Annotated[
         Path | None,
         typer.Option(
@@ -167,7 +178,7 @@ def adapt(
 
     must_be_new(out)
     learned = artifact.load(model)
-    if learned.kind != "proportions":
+    if learned.kind not in ("proportions", "moments"):
         remedy = "Fit with --kind partitions, and learn with --inhouse."
         errors.refuse("adapt", "MODEL", "learned from partitions", learned.kind, remedy)
     table = None
@@ -319,9 +330,7 @@ def _fitted(mechanism: Any, kind: str) -> dict[str, Any]:
         cells = {"codewords": getattr(mechanism, "codewords_", None)}
     return {
         "columns": len(mechanism.schema.names),
-        "labels": [str(c) for c in mechanism.classes]
-        if channel.labelled
-        else "none: reports hold no label",
+        **_reported(mechanism, channel),
         **cells,
         **sent,
         "guarantee": str(channel.guarantee),
@@ -329,10 +338,24 @@ def _fitted(mechanism: Any, kind: str) -> dict[str, Any]:
     }
 
 
+def _reported(mechanism: Any, channel: Any) -> dict[str, Any]:
+    """Describe what a report holds besides the row."""
+    if mechanism.outcome is not None:
+        return {"outcome": [mechanism.outcome.lower, mechanism.outcome.upper]}
+    if not channel.labelled:
+        return {"labels": "none: reports hold no label"}
+    return {"labels": [str(value) for value in mechanism.classes]}
+
+
 def _mechanism(kind: str, options: dict[str, Any]) -> Any:
     shared = ("epsilon", "unit", "central_epsilon", "central_delta")
     common = {name: options[name] for name in shared}
     common["classes"] = declared_classes(options["classes"])
+    outcome = declared_outcome(options["outcome"])
+    if kind in ("codebook", "partitions"):
+        common["outcome"] = outcome
+    elif outcome is not None:
+        errors.refuse("fit", "--outcome", f"absent with --kind {kind}", options["outcome"])
     if kind != "partitions" and options["signal"] is not None:
         errors.refuse("fit", "--signal", f"absent with --kind {kind}", options["signal"])
     if kind == "codebook":

@@ -1,4 +1,4 @@
-"""`tacit collect privatize`, `learn`: reports, and a classifier learned from them."""
+"""`tacit collect privatize`, `learn`: reports, and a model learned from them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def privatize(
         typer.Option(help="Local ε of one report.", show_default="as it was fitted"),
     ] = None,
     label: Annotated[
-        str | None, typer.Option(help="Column of the label, to report it too.")
+        str | None, typer.Option(help="Column of the label or outcome, to report it too.")
     ] = None,
     person: Annotated[
         str | None,
@@ -170,13 +170,13 @@ def learn(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Learn a classifier from reports, through the known noise.
+    """Learn a classifier, or a regressor of outcomes, from reports, through the known noise.
 
     With --inhouse it is a student of these rows. Without, it is a student of the codebook's cells
-    for two classes in a table, and else a table of labels by codeword.
+    for two classes in a table, and else a table of labels, or mean outcomes, by codeword.
     """
     from tacit.data import tables
-    from tacit.local.channels import PartitionedChannel
+    from tacit.local.inference.moments_regressor import MomentsRegressor
     from tacit.local.inference.proportions_classifier import ProportionsClassifier
     from tacit.local.inference.student import StudentClassifier
     from tacit.local.reports import Reports
@@ -185,17 +185,23 @@ def learn(
     must_be_new(out)
     devices.resolve("learn", device, used=False)  # refused before anything is read
     read = [Reports.read(path) for path in reports]
-    by_partitions = isinstance(read[0].channel, PartitionedChannel)
+    outcome = getattr(read[0].mechanism, "outcome", None)
+    by_partitions = read[0].mechanism.kind == "partitions"
     # Rounds of partitions have cells of their own; other files must be of one mechanism.
     released: Any = read if by_partitions else Reports.concatenate(read)
     rule: dict[str, Any] = {}
     if (classes := read[0].mechanism.classes) is not None:
         rule = decision("learn", classes, priors, costs, threshold)
+    if outcome is not None:
+        _must_suit_outcomes(priors, costs, threshold, central_epsilon)
     model: Any = _without_inhouse(read[0].mechanism, {"seed": seed, **rule}, device)
     if by_partitions:
         known = inhouse is not None or read[-1].mechanism.synthetic_ is not None
         _must_suit_partitions(known, central_epsilon, central_delta)
-        model = ProportionsClassifier(seed=seed, **rule)
+        by_moments = outcome is not None
+        model = (
+            MomentsRegressor(seed=seed) if by_moments else ProportionsClassifier(seed=seed, **rule)
+        )
     if inhouse is not None:
         table, total = tables.sample(inhouse, rows, seed, read[0].schema)
         must_take_all("learn", total, rows, central_epsilon)
@@ -206,27 +212,44 @@ def learn(
             "central_epsilon": central_epsilon,
             "central_delta": central_delta,
         }
-        model = (
-            ProportionsClassifier(**taught)
-            if by_partitions
-            else StudentClassifier(**taught, **central, device=device)
-        )
+        if outcome is not None:
+            model = MomentsRegressor(**taught)
+        elif by_partitions:
+            model = ProportionsClassifier(**taught)
+        else:
+            model = StudentClassifier(**taught, **central, device=device)
     elif central_epsilon is not None or central_delta is not None:
         errors.refuse("learn", "--inhouse", "given with --central-epsilon", None)
     with naming(inhouse or reports[0]), warnings_on_stderr():
         if not all(one.labelled for one in read):
-            raise errors.InvalidData("reports must hold labels. Privatize with --label.")
+            told = "labels" if outcome is None else "outcomes"
+            raise errors.InvalidData(f"reports must hold {told}. Privatize with --label.")
         model.fit(released)
     model.save(out)
     values = {
         "model": model.kind,
         "reports": sum(map(len, read)),
-        "classes": [str(value) for value in model.classes_],
+        **_learned(model),
         "guarantee": str(model.guarantee_),
         "in_house_rows": described(model.inhouse_),
         "written": str(out),
     }
     print_values(values, as_json, "Learned")
+
+
+def _learned(model: Any) -> dict[str, Any]:
+    if hasattr(model, "outcome_"):
+        return {"outcome": [model.outcome_.lower, model.outcome_.upper]}
+    return {"classes": [str(value) for value in model.classes_]}
+
+
+def _must_suit_outcomes(priors: Any, costs: Any, threshold: Any, central_epsilon: Any) -> None:
+    """Refuse options that are about classes."""
+    options = {"--priors": priors, "--costs": costs, "--threshold": threshold}
+    options["--central-epsilon"] = central_epsilon
+    for option, value in options.items():
+        if value is not None:
+            errors.refuse("learn", option, "absent for numeric outcomes", value)
 
 
 def _without_inhouse(mechanism: Any, settings: dict[str, Any], device: str) -> Any:
@@ -236,8 +259,11 @@ def _without_inhouse(mechanism: Any, settings: dict[str, Any], device: str) -> A
     more classes, and for linked codewords, it does not: see docs/collect.md.
     """
     from tacit.local.inference.noise_aware import NoiseAwareClassifier
+    from tacit.local.inference.noise_aware_regressor import NoiseAwareRegressor
     from tacit.local.inference.student import StudentClassifier
 
+    if mechanism.outcome is not None:
+        return NoiseAwareRegressor()
     quantizer = getattr(mechanism, "quantizer_", None)
     compact = quantizer is not None and quantizer.codewords == len(quantizer.cells)
     if compact and len(mechanism.classes or ()) == 2:

@@ -1,0 +1,118 @@
+r"""Numeric outcomes: bounded numbers as integer positions, and their rounding at random to levels.
+
+A number becomes a position between its bounds, in steps of 2^-20, by arithmetic that sees that
+number alone. Rounding it at random to one of the two levels nearest to it keeps its expectation,
+
+.. math:: E[\text{level}] = \frac{\text{position}}{2^{20}} (L - 1),
+
+and is drawn in whole numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.privacy import errors
+from tacit.privacy.randomness import Randomness, uniform_below
+
+Integers = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
+
+STEPS = 2**20
+"""Positions between two bounds: 0 is the lower one, STEPS the upper one."""
+
+
+@dataclass(frozen=True)
+class Numeric:
+    """A numeric outcome between public bounds; numbers beyond them count as the bound.
+
+    Parameters
+    ----------
+    lower, upper : float
+        Public bounds, declared without looking at the outcomes that people report. The narrower
+        they are, the less the noise weighs.
+
+    Examples
+    --------
+    >>> hours = Numeric(0, 80)
+    >>> hours.positions("hours", [40, 95]).tolist()
+    [524288, 1048576]
+    """
+
+    lower: float
+    upper: float
+
+    def __post_init__(self) -> None:
+        for name in ("lower", "upper"):
+            value = float(errors.rational("Numeric", name, getattr(self, name)))
+            if abs(value) > 2.0**53:
+                errors.refuse("Numeric", name, "within 2^53", getattr(self, name), "Scale it.")
+            object.__setattr__(self, name, value)
+        size = max(abs(self.lower), abs(self.upper), 2.0**-40)
+        if not self.upper - self.lower >= 2.0**-30 * size:
+            given = [self.lower, self.upper]
+            errors.refuse("Numeric", "upper", "clearly above lower", given)
+
+    @property
+    def middle(self) -> float:
+        """The number half-way between the bounds."""
+        return (self.lower + self.upper) / 2
+
+    @property
+    def half(self) -> float:
+        """Half of the distance between the bounds."""
+        return (self.upper - self.lower) / 2
+
+    def values(self, where: str, values: Any) -> Reals:
+        """Return one column of numbers, clipped to the bounds."""
+        held = errors.held_reals(where, values)
+        if held.ndim != 1 or not held.size:
+            raise errors.InvalidData(f"{where}: outcomes must be one column with at least one row.")
+        return np.clip(held, self.lower, self.upper)
+
+    def positions(self, where: str, values: Any) -> Integers:
+        """Return the position of each number, from 0 at the lower bound to STEPS at the upper."""
+        return positions(self.values(where, values), self.lower, self.upper)
+
+    def grid(self, levels: int) -> Reals:
+        """Return the number of each of so many levels."""
+        return np.linspace(self.lower, self.upper, levels)
+
+    def to_plain(self) -> list[float]:
+        return [self.lower, self.upper]
+
+    @staticmethod
+    def from_plain(plain: Any) -> Numeric | None:
+        """Read what `to_plain` wrote; None stays None."""
+        return None if plain is None else Numeric(*plain)
+
+
+def positions(held: Reals, lower: float, upper: float) -> Integers:
+    """Return the nearest position of each number, which must lie within the bounds."""
+    share = (held - lower) / (upper - lower)
+    return np.clip(np.rint(share * STEPS), 0, STEPS).astype(np.int64)
+
+
+def rounded(position: Integers, levels: int, rng: Randomness, times: int = 1) -> Integers:
+    """Round each position at random to a level; with several `times`, return the sum of all.
+
+    All times share the level below: two times give the unordered pair of two independent levels.
+    """
+    below, part = _between(position, levels)
+    up = [uniform_below(STEPS, position.size, rng) < part for _ in range(times)]
+    return below * times + sum(one.astype(np.int64) for one in up)
+
+
+def level_chances(position: Integers, levels: int) -> tuple[Integers, Integers, Reals]:
+    """Return the level below each position, the one above, and the probability of that above."""
+    below, part = _between(position, levels)
+    return below, np.minimum(below + 1, levels - 1), part / STEPS
+
+
+def _between(position: Integers, levels: int) -> tuple[Integers, Integers]:
+    scaled = position * (levels - 1)
+    return scaled // STEPS, scaled % STEPS
