@@ -25,7 +25,7 @@ from tacit.data.schema import Schema
 from tacit.local.inference.moments_regressor import MomentsRegressor
 from tacit.local.inference.proportions_classifier import ProportionsClassifier
 from tacit.local.inference.student import StudentClassifier
-from tacit.local.learned.base import NotFitted
+from tacit.local.learned.base import NotFitted, declared
 from tacit.local.learned.codebook import Codebook
 from tacit.local.learned.partitions import Partitions
 from tacit.local.reports import Reports
@@ -104,7 +104,8 @@ class Collection:
         }
         # Checked now, so that fit refuses rows only.
         with _said_by_collection():
-            Partitions(**self._settings, **self._central)
+            declared("Collection", classes, outcome)
+            Codebook(**self._settings, **self._central)
 
     def __repr__(self) -> str:
         """Show parameters, and the mechanism once there is one; never the rows."""
