@@ -13,6 +13,7 @@ It prints the p99 of an honest report over its idle value, measured before and a
 server's resident memory over that before. `disk` limits the size of the database's files and
 `database` stops PostgreSQL: both print readiness, liveness, log lines and counted 503s. `forgery`
 prints how often 5 % forged reports of three kinds are noticed among 1,000, and honest ones alone.
+
 Nothing but loopback is contacted, and everything ends by itself. The script uses nothing that
 earlier versions lack, so that it also measures them: set PYTHONPATH to their sources.
 """

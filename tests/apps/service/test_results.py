@@ -1,5 +1,6 @@
 """What an owner is told: it covers the truth, it is JSON, and it is quick enough to be polled."""
 
+import dataclasses
 import json
 import tracemalloc
 import warnings
@@ -245,3 +246,31 @@ def test_a_model_with_one_answer_is_named(mechanism, reports, model):
     found = results.summarize(campaign_of(mechanism), reports, votes, None)["accuracy"]
     low, high = found["balanced_accuracy"]["interval"]
     assert low <= 0.1 <= high
+
+
+def test_forged_reports_raise_an_alarm_with_its_bound(mechanism, reports):
+    """Sets of one label, as often as it fits, among honest reports; and where nothing is seen."""
+    honest = reports[:1000]
+    calm = results.summarize(campaign_of(mechanism), honest, None, None)["forgery"]
+    assert (calm["testable"], calm["alarm"], calm["pattern"]) == (True, False, None)
+    assert calm["words"].startswith("No alarm: ")
+    assert "never noticed" in calm["words"]
+    sets = honest.columns["symbols"].copy()
+    size = sets.shape[1]
+    rng = np.random.default_rng(0)
+    sets[:50] = [np.sort(rng.permutation(20)[:size]) * 10 + 9 for _ in range(50)]
+    forged = dataclasses.replace(honest, columns={"symbols": sets})
+    found = results.summarize(campaign_of(mechanism), forged, None, None)["forgery"]
+    assert (found["alarm"], found["pattern"]) == (True, "label")
+    assert found["excess"] == pytest.approx(50, abs=10)
+    assert "“9”" in found["words"]
+    assert "at most 1 %" in found["words"]
+
+
+def test_where_every_report_could_be_honest_the_results_say_so():
+    direct = Direct(epsilon=4, classes=10, label_share=0.5, unit="person")
+    direct.fit(IMAGES[:50], inhouse_public=True)
+    few = direct.release(IMAGES[:200], DIGITS[:200])
+    found = results.summarize(campaign_of(direct), few, None, None)["forgery"]
+    assert (found["testable"], found["alarm"]) == (False, False)
+    assert "cannot be told from honest ones" in found["words"]

@@ -53,19 +53,24 @@ def _words(test: ForgeryTest, rounds: Sequence[Reports]) -> str:
     people, channel = sum(map(len, rounds)), rounds[0].channel
     if test.alarm and test.pattern is not None:
         return _alarmed(test, test.pattern, rounds, people)
-    least = test.seen_from[forgery.LABEL if channel.labelled else forgery.SET]
-    if least is None:
-        noticed = "No number of forged reports of one label would be noticed. "
-    else:
-        what = "name one label as often as they can" if channel.labelled else "are all equal"
-        few = _points(channel, people, least - 1)
-        noticed = (
-            f"About {least:,} forged reports that {what} would be noticed; fewer can shift a share "
-            f"by up to {few} percentage points. "
-        )
     return (
-        f"No alarm: the reports agree with the mechanism. {noticed}People who lie about their row "
-        "and then use the mechanism cannot be noticed."
+        f"No alarm: the reports agree with the mechanism. {_noticed(test, channel, people)} Fakes "
+        "that imitate the mechanism, such as people who lie about their row, are never noticed: "
+        "each 1 % of them can shift a share by up to 1 percentage point."
+    )
+
+
+def _noticed(test: ForgeryTest, channel: ReportChannel, people: int) -> str:
+    """Say from how many crude forgeries on the alarm is likely, and what fewer can do."""
+    least = test.seen_from[forgery.LABEL if channel.labelled else forgery.SET]
+    what = "name one label as often as they can" if channel.labelled else "are all equal"
+    if least is None:
+        return f"Forged reports that {what} would not be noticed in this campaign."
+    if least == 1:
+        return f"Forged reports that {what} would be noticed, even a single one."
+    return (
+        f"Forged reports that {what} would be noticed from about {least:,} on; fewer can shift a "
+        f"share by up to {_points(channel, people, least - 1)} percentage points."
     )
 
 
@@ -79,9 +84,9 @@ def _alarmed(test: ForgeryTest, pattern: Pattern, rounds: Sequence[Reports], peo
     return (
         f"Alarm: about {count:,} reports {_PATTERNS[pattern.kind].format(about=about)}. If these "
         f"are forged, they may have shifted a share by up to "
-        f"{_points(rounds[0].channel, people, count)} percentage points. Honest reports cause this "
-        f"alarm with a probability of at most {test.false_alarm_rate:.0%}, however often it is "
-        "looked at."
+        f"{_points(rounds[0].channel, people, count)} percentage points. Honest reports cause "
+        f"this alarm with a probability of at most {100 * test.false_alarm_rate:g} %, however "
+        "often it is looked at."
     )
 
 
@@ -91,4 +96,4 @@ def _points(channel: ReportChannel, people: int, fakes: int) -> str:
     assert law is not None
     group = law.categories // channel.class_count if channel.labelled else 1
     shift = poisoning.share_shift(poisoning.law_of(law), group, people, fakes).worst
-    return f"{100 * min(shift, 1.0):.1f}"
+    return f"{min(100 * shift, 100):.3g}"

@@ -20,7 +20,7 @@ _MOST_ITEMS = 3200
 """Largest number of answers in one transaction. Rows are in random order, so a large transaction
 writes about a page per row; more rows would make readers wait too long."""
 
-RECENT = 30.0
+RECENT = 10.0
 """Seconds for which answers that could not be stored make the server not ready."""
 
 Group = tuple[str, str, str | None]
