@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,10 @@ SMOOTH = " Answers within a bin, a width of {:.3g}, are taken as smoothly distri
 
 @dataclass(frozen=True)
 class Answer:
-    """The estimates that answer a question, what their intervals cover, and the guarantees."""
+    """The estimates that answer a question, what their intervals cover, and the guarantees.
+
+    With a `first_date`, numbers are days after it; `said` gives them as dates.
+    """
 
     question: str
     estimates: tuple[Estimate, ...]
@@ -38,6 +42,7 @@ class Answer:
     guarantee: str
     readers: str
     people: int
+    first_date: str | None = None
 
     @property
     def value(self) -> float:
@@ -53,6 +58,12 @@ class Answer:
     def interval(self) -> tuple[float, float]:
         """The interval, where the answer is one number."""
         return self._one.interval
+
+    def said(self, number: float) -> str:
+        """Return one of the numbers in four digits, or as a date if it is one."""
+        if self.first_date is None or not math.isfinite(number):
+            return f"{number:.4g}"
+        return (date.fromisoformat(self.first_date) + timedelta(days=round(number))).isoformat()
 
     @property
     def _one(self) -> Estimate:
@@ -116,7 +127,9 @@ def answer(
     private = isinstance(reports, Reports)
     if private:
         _must_be_of(survey, reports)
-        found = {used: moments.from_reports(reports, used) for used in {t.moments for t in targets}}
+        where = f"answer: {question!r}"
+        used = {one.moments for one in targets}
+        found = {some: moments.from_reports(reports, some, where) for some in used}
         estimates = [one.estimate(found[one.moments], z) for one in targets]  # type: ignore[attr-defined]
     else:
         estimates = [_of_rows(survey, reports, one, z) for one in targets]
@@ -128,6 +141,7 @@ def answer(
         guarantee=str(survey.guarantee) if private else "none: rows without noise",
         readers=_readers_words(reports, delta) if private else "none: rows without noise",
         people=len(reports) if private else len(survey.encode(reports)),
+        first_date=grammar.first_date(survey, question),
     )
 
 
@@ -180,6 +194,7 @@ def change(survey: Any, before: Any, after: Any, question: str, **options: Any) 
         estimates=changes,
         readers=f"First round: {first.readers} Second round: {second.readers}",
         people=first.people + second.people,
+        first_date=None,  # a change is a number of days
     )
 
 

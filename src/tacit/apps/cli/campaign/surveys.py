@@ -19,7 +19,8 @@ def read_answers(path: Path, survey: Any) -> dict[str, list[Any]]:
     columns = _columns(path)
     for name in survey.questions:
         if name not in columns:
-            errors.refuse("data", "columns", f"with the question {name!r}", ", ".join(columns))
+            # The file's columns are not listed: without a header they are a person's answers.
+            raise errors.InvalidParameter(f"{path.name}: column {name!r} must be present.")
     return {name: _read(name, one, columns[name]) for name, one in survey.questions.items()}
 
 
@@ -70,8 +71,6 @@ def _read(name: str, question: Any, values: list[Any]) -> list[Any]:
             return [float(value) for value in values]
         except (TypeError, ValueError):
             raise errors.InvalidData(f"survey: {name}: answers must be numbers.") from None
-    if question.kind == "several-of":
-        return ["" if value is None else value for value in values]
     return values
 
 
