@@ -297,7 +297,23 @@ def test_dates_are_answered_as_dates_and_changes_as_days():
     answer = asked.answer(first, "mean born")
     assert answer.said(31.2) == "2000-02-01"
     assert answer.said(float("-inf")) == "-inf"
-    assert asked.change(first, first, "mean born").said(31.2) == "31.2"
+    assert "born: 2000-0" in str(answer)
+    second = asked.release({"born": ["2000-03-01"] * 400}, rng=Seeded(1))
+    assert asked.change(first, second, "mean born").said(31.2) == "31.2"
+    with pytest.raises(errors.InvalidData, match="count twice"):
+        asked.change(first, first, "mean born")
+
+
+def test_a_survey_refuses_what_is_no_question_and_bins_of_options():
+    with pytest.raises(errors.InvalidParameter, match="question 'a' must be tacit"):
+        tacit.Survey({"a": "yes"}, epsilon=1)
+    with pytest.raises(errors.InvalidParameter, match="it is no number"):
+        tacit.Survey({"a": tacit.YesNo()}, epsilon=1, sheets=["a:bins"])
+
+
+def test_a_plan_is_written_with_its_sheets_and_errors():
+    plan = tacit.Survey({"a": tacit.YesNo()}, epsilon=1).plan(1000, ["share of a"])
+    assert str(plan).splitlines()[1].startswith("  share of a: standard error 0.03")
 
 
 def test_an_error_names_the_measures_that_a_sheet_needs():

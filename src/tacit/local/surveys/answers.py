@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
+from tacit.local import origins
 from tacit.local.reports import Reports
 from tacit.local.surveys import grammar, intervals, moments
 from tacit.local.surveys.intervals import Estimate
@@ -58,6 +59,15 @@ class Answer:
     def interval(self) -> tuple[float, float]:
         """The interval, where the answer is one number."""
         return self._one.interval
+
+    def __str__(self) -> str:
+        """Write one line per number: its value and its interval."""
+        lines = [
+            f"  {one.label}: {self.said(one.value)}, between {self.said(low)} and {self.said(high)}"
+            for one in self.estimates
+            for low, high in (one.interval,)
+        ]
+        return "\n".join([self.question, *lines])
 
     def said(self, number: float) -> str:
         """Return one of the numbers in four digits, or as a date if it is one."""
@@ -185,6 +195,8 @@ def _answerable(survey: Any, reports: Reports, question: str) -> bool:
 
 def change(survey: Any, before: Any, after: Any, question: str, **options: Any) -> Answer:
     """Answer by how much each number has changed between two rounds of different people."""
+    released = [one.releases for one in (before, after) if isinstance(one, Reports)]
+    origins.must_be_once("change", sum(released, ()))
     first, second = (answer(survey, one, question, **options) for one in (before, after))
     pairs = zip(first.estimates, second.estimates, strict=True)
     changes = tuple(intervals.difference(a, b, a.label) for a, b in pairs)
