@@ -298,6 +298,7 @@ def test_dates_are_answered_as_dates_and_changes_as_days():
     assert answer.said(31.2) == "2000-02-01"
     assert answer.said(float("-inf")) == "-inf"
     assert "born: 2000-0" in str(answer)
+    assert answer.to_plain()["days_after"] == "2000-01-01"
     second = asked.release({"born": ["2000-03-01"] * 400}, rng=Seeded(1))
     assert asked.change(first, second, "mean born").said(31.2) == "31.2"
     with pytest.raises(errors.InvalidData, match="count twice"):

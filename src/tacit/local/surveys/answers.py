@@ -71,9 +71,7 @@ class Answer:
 
     def said(self, number: float) -> str:
         """Return one of the numbers in four digits, or as a date if it is one."""
-        if self.first_date is None or not math.isfinite(number):
-            return f"{number:.4g}"
-        return (date.fromisoformat(self.first_date) + timedelta(days=round(number))).isoformat()
+        return said(number, self.first_date)
 
     @property
     def _one(self) -> Estimate:
@@ -104,6 +102,8 @@ class Answer:
     def to_plain(self) -> dict[str, Any]:
         """Return the answer as JSON values."""
         told = {name: asdict(self)[name] for name in ("covers", "guarantee", "readers", "people")}
+        if self.first_date is not None:
+            told["days_after"] = self.first_date
         if len(self.estimates) == 1:
             one = self.estimates[0]
             spread = {"standard_error": _plain(one.standard_error), "interval": _ends(one)}
@@ -153,6 +153,13 @@ def answer(
         people=len(reports) if private else len(survey.encode(reports)),
         first_date=grammar.first_date(survey, question),
     )
+
+
+def said(number: float, first_date: str | None = None) -> str:
+    """Return a number in four digits, or the date that is so many days after the first."""
+    if first_date is None or not math.isfinite(number):
+        return f"{number:.4g}"
+    return (date.fromisoformat(first_date) + timedelta(days=round(number))).isoformat()
 
 
 def write(found: Sequence[Answer], path: str | Path) -> None:

@@ -77,18 +77,27 @@ def _read(name: str, question: Any, values: list[Any]) -> list[Any]:
 def _rows(one: dict[str, Any]) -> list[tuple[str, str, str]]:
     if "problem" in one:
         return [(one["question"], "–", one["problem"])]
+    first = one.get("days_after")
     if "groups" not in one:
-        return [(one["question"], _number(one["value"]), _interval(one["interval"]))]
+        return [(one["question"], _number(one["value"], first), _interval(one["interval"], first))]
     return [
-        (f"{one['question']}: {label}", _number(value), _interval(one["interval"][label]))
+        (
+            f"{one['question']}: {label}",
+            _number(value, first),
+            _interval(one["interval"][label], first),
+        )
         for label, value in one["groups"].items()
     ]
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"
+def _number(value: float | None, first: str | None) -> str:
+    """Write a number, or the date that is so many days after the first."""
+    from tacit.local.surveys.answers import said
+
+    return "–" if value is None else said(value, first)
 
 
-def _interval(ends: list[float | None]) -> str:
+def _interval(ends: list[float | None], first: str | None) -> str:
     low, high = ends
-    return f"{'−∞' if low is None else _number(low)} to {'∞' if high is None else _number(high)}"
+    lowest = "−∞" if low is None else _number(low, first)
+    return f"{lowest} to {'∞' if high is None else _number(high, first)}"
