@@ -137,7 +137,7 @@ def test_answers_of_an_overview_are_drawn_and_written(
     plot, table = tmp_path / "answers.png", tmp_path / "answers.csv"
     told = made(capsys, "ask", reports, "--plot", plot, "--out", table)
     questions = [one["question"] for one in told["answers"]]
-    assert questions == ["mean born", "mean income", "share of region", "share of smoker"]
+    assert questions == ["share of smoker", "share of region", "mean income", "mean born"]
     assert plot.read_bytes().startswith(b"\x89PNG")
     assert pd.read_csv(table)["question"].unique().tolist() == questions
     code, out, _ = run(capsys, "ask", reports, "mean income", "share of smoker")
