@@ -68,9 +68,9 @@ def read(path: str | Path, given: TableSchema) -> Any:
     known = names(path)
     for name in given.names:
         if name not in known:
-            errors.refuse(
-                "data", "schema", f"of columns of {path}", name, "Check that it has a header."
-            )
+            # The file's columns are not listed: without a header they are a person's row.
+            remedy = "Check that the first line of a text file is a header."
+            raise errors.InvalidParameter(f"{path}: column {name!r} must be present. {remedy}")
     selected = [batch.select(list(given.names)) for batch in batches(path, given)]
     return _arrow().Table.from_batches(selected)
 

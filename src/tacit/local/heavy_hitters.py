@@ -202,8 +202,8 @@ class HeavyHitters(Shown):
 
     def _test(self, points: Integers, tested: list[str], number: int, risk: float) -> _Test:
         if not points.size:
-            remedy = "Collect more reports."
-            errors.refuse("HeavyHitters", "released", "with reports of every level", 0, remedy)
+            condition = "there must be reports of every level. Collect more"
+            raise errors.InvalidParameter(f"HeavyHitters: {condition}.")
         cells = np.array([self._cell(prefix, number) for prefix in tested])
         support = self.law.estimate_counts(points, cells).support
         last = number == len(self.lengths) - 1

@@ -231,4 +231,9 @@ def _rare(delta: float, room: float) -> str:
 
 
 def _bullets(lines: list[str]) -> list[str]:
-    return [f"  - {line}" for line in lines] or ["  - none stated"]
+    return [_bullet(line) for line in lines] or ["  - none stated"]
+
+
+def _bullet(line: str) -> str:
+    """Put the dash after the indentation: a part of what ran is a point below it."""
+    return f"  {line[: len(line) - len(line.lstrip())]}- {line.lstrip()}"

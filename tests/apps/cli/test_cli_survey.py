@@ -137,7 +137,7 @@ def test_answers_of_an_overview_are_drawn_and_written(
     plot, table = tmp_path / "answers.png", tmp_path / "answers.csv"
     told = made(capsys, "ask", reports, "--plot", plot, "--out", table)
     questions = [one["question"] for one in told["answers"]]
-    assert questions == ["mean born", "mean income", "share of region", "share of smoker"]
+    assert questions == ["share of smoker", "share of region", "mean income", "mean born"]
     assert plot.read_bytes().startswith(b"\x89PNG")
     assert pd.read_csv(table)["question"].unique().tolist() == questions
     code, out, _ = run(capsys, "ask", reports, "mean income", "share of smoker")
@@ -197,3 +197,40 @@ def test_missing_columns_and_old_files_are_refused(
         assert run(capsys, *made_up)[0] == 2
     plan = ("survey", "plan", survey, "--people", 9, "--goal", "mean income")
     assert run(capsys, *plan, "--expect", "smoker")[0] == 2
+
+
+VISITS = "symptoms,admitted\nfever;cough,2026-01-11\n,2026-01-11\ncough,2026-01-11\n"
+
+
+def test_several_answers_are_drafted_released_and_answered(tmp_path: Path, capsys: Any) -> None:
+    rows, drafted, released = (tmp_path / one for one in ("visits.csv", "s.json", "r.parquet"))
+    rows.write_text(VISITS + VISITS.partition("\n")[2] * 30)
+    declared = ("--declare", "symptoms=fever,cough", "--declare", "admitted=2026-01-01:2026-01-21")
+    made(capsys, "survey", "draft", rows, "--epsilon", 8, *declared, "--out", drafted)
+    assert json.loads(drafted.read_text())["questions"]["symptoms"]["kind"] == "several-of"
+    made(capsys, "survey", "release", drafted, rows, "--out", released)
+    code, out, _ = run(capsys, "ask", released, "share of symptoms", "mean admitted")
+    assert code == 0
+    assert "fever" in out
+    assert "2026-01-" in out
+    assert " days" in out
+    code, out, _ = run(capsys, "account", "explain", released)
+    assert code == 0
+    assert "epsilon = 8" in out
+
+
+def test_several_answers_of_public_rows_are_taken_apart(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "visits.csv").write_text(VISITS)
+    asked = ("survey", "draft", tmp_path / "visits.csv", "--epsilon", 8, "--public")
+    made(capsys, *asked, "--out", tmp_path / "s.json")
+    drafted = json.loads((tmp_path / "s.json").read_text())["questions"]["symptoms"]
+    assert drafted["options"] == ["cough", "fever"]
+
+
+def test_questions_on_no_sheet_are_named(tmp_path: Path, capsys: Any) -> None:
+    questions = {"ill": tacit.YesNo(), "pets": tacit.SeveralOf(("cat", "dog"))}
+    path = tmp_path / "survey.json"
+    for sheets, unasked in ((["ill"], True), (["ill", "pets"], False)):
+        plain = tacit.Survey(questions, epsilon=1, sheets=sheets).to_plain()
+        path.write_text(json.dumps(plain))
+        assert ("nobody is asked: pets." in run(capsys, "survey", "show", path)[1]) is unasked

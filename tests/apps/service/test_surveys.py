@@ -400,7 +400,7 @@ HEADER = ",".join(QUESTIONS)
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("me.csv", "smoker,region\nyes,south\n", "with the question 'pets'"),
+        ("me.csv", "smoker,region\nyes,south\n", "column 'pets' must be present"),
         ("me.csv", f"{HEADER}\nyes,south,cat,Zaphod,41,1980-05-06\n", "must be numbers"),
         ("me.csv", f"{HEADER}\n", "at least one row"),
         ("me.json", '{"smoker": Zaphod}', "JSON object"),

@@ -196,7 +196,7 @@ def test_errors_name_the_grammar_and_the_missing_sheet():
     reports = made.release(people(60, 0), rng=Seeded(0))
     with pytest.raises(errors.InvalidParameter, match=r"share of Q .* regression"):
         made.answer(reports, "who smokes")
-    with pytest.raises(errors.InvalidParameter, match="measuring income and region together"):
+    with pytest.raises(errors.InvalidParameter, match="one sheet must have income and region"):
         made.answer(reports, "mean income by region")
 
 
@@ -281,3 +281,49 @@ def test_answers_are_written_as_tidy_tables(tmp_path, suffix):
     assert read(tmp_path / f"answer{suffix}")["value"].tolist() == [
         one.value for one in found.estimates
     ]
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), "", []])
+def test_a_missing_answer_of_several_is_one_without_options(missing):
+    asked = tacit.SeveralOf(("cat", "dog"))
+    assert asked.encode("pets", [missing, "dog;cat", ["dog"]]).tolist() == [[0, 0], [1, 1], [0, 1]]
+    with pytest.raises(errors.InvalidData, match="lists of options"):
+        asked.encode("pets", [5])
+
+
+def test_dates_are_answered_as_dates_and_changes_as_days():
+    asked = tacit.Survey({"born": tacit.Date("2000-01-01", "2000-12-31")}, epsilon=8)
+    first = asked.release({"born": ["2000-02-01"] * 400}, rng=Seeded(0))
+    answer = asked.answer(first, "mean born")
+    assert answer.said(31.2) == "2000-02-01"
+    assert answer.said(float("-inf")) == "-inf"
+    assert "born: 2000-0" in str(answer)
+    assert answer.to_plain()["days_after"] == "2000-01-01"
+    second = asked.release({"born": ["2000-03-01"] * 400}, rng=Seeded(1))
+    assert asked.change(first, second, "mean born").said(31.2) == "31.2"
+    with pytest.raises(errors.InvalidData, match="count twice"):
+        asked.change(first, first, "mean born")
+
+
+def test_a_survey_refuses_what_is_no_question_and_bins_of_options():
+    with pytest.raises(errors.InvalidParameter, match="question 'a' must be tacit"):
+        tacit.Survey({"a": "yes"}, epsilon=1)
+    with pytest.raises(errors.InvalidParameter, match="it is no number"):
+        tacit.Survey({"a": tacit.YesNo()}, epsilon=1, sheets=["a:bins"])
+
+
+def test_a_plan_is_written_with_its_sheets_and_errors():
+    plan = tacit.Survey({"a": tacit.YesNo()}, epsilon=1).plan(1000, ["share of a"])
+    assert str(plan).splitlines()[1].startswith("  share of a: standard error 0.03")
+
+
+def test_an_error_names_the_measures_that_a_sheet_needs():
+    asked = tacit.Survey({"a": tacit.Number(0, 1), "b": tacit.Number(0, 1)}, epsilon=2)
+    reports = asked.release({"a": [0.5] * 50, "b": [0.5] * 50}, rng=Seeded(0))
+    for question, needed in (
+        ("median a", "a:bins"),
+        ("variance of a", "a:moments"),
+        ("correlation of a and b", "a:moments and b:moments"),
+    ):
+        with pytest.raises(errors.InvalidParameter, match=f"'{question}'.* must have {needed},"):
+            asked.answer(reports, question)

@@ -73,12 +73,13 @@ def ask(
 
 
 def _print(answer: Any) -> None:
+    days = "" if answer.first_date is None else " days"
     rows = [
         (
             one.label,
-            f"{one.value:.4g}",
-            f"{one.standard_error:.2g}",
-            "{:.4g} to {:.4g}".format(*one.interval),
+            answer.said(one.value),
+            f"{one.standard_error:.2g}{days}",
+            " to ".join(map(answer.said, one.interval)),
         )
         for one in answer.estimates
     ]
@@ -90,9 +91,11 @@ def _said(found: list[Any]) -> str:
     sentences = [one.covers.rstrip(".").split(". ") for one in found]
     shared = [one for one in sentences[0] if all(one in own for own in sentences)]
     told = [f"{one}." for one in shared]
+    apart: dict[str, list[str]] = {}
     for answer, own in zip(found, sentences, strict=True):
         if rest := [one for one in own if one not in shared]:
-            told.append(f"{answer.question}: {'. '.join(rest)}.")
+            apart.setdefault(". ".join(rest), []).append(f"“{answer.question}”")
+    told += [f"{', '.join(questions)}: {said}." for said, questions in apart.items()]
     readers = " ".join(dict.fromkeys(one.readers for one in found))
     told += [f"Towards each person: {found[0].guarantee}.", f"Towards readers: {readers}"]
     return " ".join(told)

@@ -46,7 +46,7 @@ def _cell(name: str, value: Any) -> str:
         is_bound = any(word in name for word in ("epsilon", "delta", "rho"))
         return above(value) if is_bound else f"{value:.6g}"
     if isinstance(value, list):
-        return ", ".join(map(str, value))
+        return ", ".join(f"{one:g}" if isinstance(one, float) else str(one) for one in value)
     return str(value)
 
 

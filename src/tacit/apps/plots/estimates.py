@@ -53,6 +53,9 @@ def _draw(axes: Axes, answer: Any) -> None:
         if math.isfinite(one.value):
             axes.plot(one.value, place, "o", color=canvas.INK, markersize=4.5)
     axes.set_yticks(range(len(answer.estimates)), [one.label for one in answer.estimates])
+    if answer.first_date is not None:
+        axes.locator_params(axis="x", nbins=4)
+        axes.xaxis.set_major_formatter(lambda days, _: answer.said(days))
     axes.set_ylim(len(answer.estimates) - 0.5, -0.5)
     axes.set_title(answer.question, loc="left", size=canvas.TEXT, weight="bold", color=canvas.INK)
     axes.tick_params(labelsize=canvas.SMALL, colors=canvas.GREY, length=0)

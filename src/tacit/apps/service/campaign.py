@@ -180,7 +180,8 @@ class Campaign:
     def must_be_enough(self, reports: int, what: str = "results need") -> None:
         """Refuse to show results of too few reports, or to adapt cells to them."""
         if reports < self.minimum:
-            text = f"There are {reports} reports, and {what} at least {self.minimum}."
+            counted = "is 1 report" if reports == 1 else f"are {reports} reports"
+            text = f"There {counted}, and {what} at least {self.minimum}."
             raise Problem("too-few", text, reports=reports, minimum=self.minimum)
 
     @cached_property

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.stats import norm
 
+from tacit.local import origins
 from tacit.local.reports import Reports
 from tacit.local.surveys import grammar, intervals, moments
 from tacit.local.surveys.intervals import Estimate
@@ -30,7 +32,10 @@ SMOOTH = " Answers within a bin, a width of {:.3g}, are taken as smoothly distri
 
 @dataclass(frozen=True)
 class Answer:
-    """The estimates that answer a question, what their intervals cover, and the guarantees."""
+    """The estimates that answer a question, what their intervals cover, and the guarantees.
+
+    With a `first_date`, numbers are days after it; `said` gives them as dates.
+    """
 
     question: str
     estimates: tuple[Estimate, ...]
@@ -38,6 +43,7 @@ class Answer:
     guarantee: str
     readers: str
     people: int
+    first_date: str | None = None
 
     @property
     def value(self) -> float:
@@ -53,6 +59,19 @@ class Answer:
     def interval(self) -> tuple[float, float]:
         """The interval, where the answer is one number."""
         return self._one.interval
+
+    def __str__(self) -> str:
+        """Write one line per number: its value and its interval."""
+        lines = [
+            f"  {one.label}: {self.said(one.value)}, between {self.said(low)} and {self.said(high)}"
+            for one in self.estimates
+            for low, high in (one.interval,)
+        ]
+        return "\n".join([self.question, *lines])
+
+    def said(self, number: float) -> str:
+        """Return one of the numbers in four digits, or as a date if it is one."""
+        return said(number, self.first_date)
 
     @property
     def _one(self) -> Estimate:
@@ -83,6 +102,8 @@ class Answer:
     def to_plain(self) -> dict[str, Any]:
         """Return the answer as JSON values."""
         told = {name: asdict(self)[name] for name in ("covers", "guarantee", "readers", "people")}
+        if self.first_date is not None:
+            told["days_after"] = self.first_date
         if len(self.estimates) == 1:
             one = self.estimates[0]
             spread = {"standard_error": _plain(one.standard_error), "interval": _ends(one)}
@@ -116,7 +137,9 @@ def answer(
     private = isinstance(reports, Reports)
     if private:
         _must_be_of(survey, reports)
-        found = {used: moments.from_reports(reports, used) for used in {t.moments for t in targets}}
+        where = f"answer: {question!r}"
+        used = {one.moments for one in targets}
+        found = {some: moments.from_reports(reports, some, where) for some in used}
         estimates = [one.estimate(found[one.moments], z) for one in targets]  # type: ignore[attr-defined]
     else:
         estimates = [_of_rows(survey, reports, one, z) for one in targets]
@@ -128,7 +151,15 @@ def answer(
         guarantee=str(survey.guarantee) if private else "none: rows without noise",
         readers=_readers_words(reports, delta) if private else "none: rows without noise",
         people=len(reports) if private else len(survey.encode(reports)),
+        first_date=grammar.first_date(survey, question),
     )
+
+
+def said(number: float, first_date: str | None = None) -> str:
+    """Return a number in four digits, or the date that is so many days after the first."""
+    if first_date is None or not math.isfinite(number):
+        return f"{number:.4g}"
+    return (date.fromisoformat(first_date) + timedelta(days=round(number))).isoformat()
 
 
 def write(found: Sequence[Answer], path: str | Path) -> None:
@@ -171,6 +202,8 @@ def _answerable(survey: Any, reports: Reports, question: str) -> bool:
 
 def change(survey: Any, before: Any, after: Any, question: str, **options: Any) -> Answer:
     """Answer by how much each number has changed between two rounds of different people."""
+    released = [one.releases for one in (before, after) if isinstance(one, Reports)]
+    origins.must_be_once("change", sum(released, ()))
     first, second = (answer(survey, one, question, **options) for one in (before, after))
     pairs = zip(first.estimates, second.estimates, strict=True)
     changes = tuple(intervals.difference(a, b, a.label) for a, b in pairs)
@@ -180,6 +213,7 @@ def change(survey: Any, before: Any, after: Any, question: str, **options: Any) 
         estimates=changes,
         readers=f"First round: {first.readers} Second round: {second.readers}",
         people=first.people + second.people,
+        first_date=None,  # a change is a number of days
     )
 
 

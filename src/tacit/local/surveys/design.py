@@ -107,6 +107,16 @@ class SurveyPlan:
     """At the ε that readers of the best design's results are promised."""
     assumes: str = ASSUMES
 
+    def __str__(self) -> str:
+        """Write the best sheets, and one line per goal: its standard error and a curator's."""
+        sheets = "; ".join(" with ".join(one) for one in self.best.survey.sheets)
+        lines = [
+            f"  {one.question}: standard error {one.standard_error:.3g}, "
+            f"of a trusted curator {curator.standard_error:.3g}"
+            for one, curator in zip(self.best.goals, self.curator, strict=True)
+        ]
+        return "\n".join([f"{self.best.name}: {sheets}", *lines])
+
     @property
     def best(self) -> Design:
         """The design with the smallest standard errors (geometric mean over goals)."""

@@ -46,6 +46,16 @@ def targets(survey: Any, question: str) -> list[Target]:
     errors.refuse("ask", "question", f"one of: {'; '.join(GRAMMAR)}", question)
 
 
+def first_date(survey: Any, question: str) -> str | None:
+    """Return the first date of the question whose mean or quantile is asked, if it has dates."""
+    words = " ".join(str(question).split()).rstrip("?.")
+    for pattern, build in _FORMS:
+        if build in (_means, _quantiles) and (found := re.fullmatch(pattern, words, re.IGNORECASE)):
+            first: str | None = getattr(survey.questions.get(found.groups()[-2]), "first", None)
+            return first
+    return None
+
+
 def _shares(survey: Any, name: str, group: str | None) -> list[Target]:
     question = survey.questions.get(name)
     if isinstance(question, SeveralOf):

@@ -34,17 +34,17 @@ class Found(NamedTuple):
     ends: tuple[float, float] | None = None
 
 
-def from_reports(reports: Any, moments: tuple[Moment, ...]) -> Found:
+def from_reports(reports: Any, moments: tuple[Moment, ...], where: str = "answer") -> Found:
     """Estimate moments and their covariance; sheets that state a moment are weighted by people."""
     channel = reports.channel
     people = np.bincount(reports.columns["sheet"], minlength=len(channel.sheets))
     able = np.array([[stated(parts, one) for one in moments] for parts in channel.sheets])
     used = able * (people[:, None] > 1)
-    for one, some in zip(moments, used.T, strict=True):
-        if not some.any():
-            remedy = "Declare such a sheet, with :moments for variances and :bins for quantiles."
-            wanted = f"measuring {names(one)} together, with two reports or more"
-            errors.refuse("answer", "sheets", wanted, "none", remedy)
+    if missing := [one for one, some in zip(moments, used.T, strict=True) if not some.any()]:
+        needed = _needed(max(missing, key=len), moments)
+        remedy = "Declare such a sheet before people are asked."
+        wanted = f"one sheet must have {needed}, and two reports or more"
+        raise errors.InvalidParameter(f"{where}: {wanted}. {remedy}")
     shares = used * people[:, None] / (used * people[:, None]).sum(axis=0)
     value, covariance = np.zeros(len(moments)), np.zeros((len(moments), len(moments)))
     asked = np.flatnonzero(used.any(axis=1)).tolist()
@@ -87,9 +87,16 @@ def from_rows(survey: Any, rows: Any, moments: tuple[Moment, ...]) -> Found:
     return Found(scores.mean(axis=0), covariance, len(scores), (0.0, 1.0) if shares else None)
 
 
-def names(moment: Moment) -> str:
-    """Name the variables of a moment."""
-    return " and ".join(dict.fromkeys(variable for variable, _ in moment))
+def _needed(moment: Moment, among: tuple[Moment, ...]) -> str:
+    """Name what a sheet must have for a moment, as sheets are declared, for what is asked."""
+    functions = {pair for one in among for pair in one}
+    measures = {"bin": ":bins", "power": ":moments"}
+    needed = {variable: "" for variable, _ in moment}
+    for variable in needed:
+        used = {f for name, f in functions if name == variable and f != ("power", 1)}
+        kinds = sorted({kind for kind, _ in used} & set(measures))
+        needed[variable] = measures[kinds[0]] if kinds else ""
+    return " and ".join(f"{variable}{how}" for variable, how in needed.items())
 
 
 def stated(parts: tuple[Part, ...], moment: Moment) -> bool:

@@ -6,6 +6,7 @@ position between the bounds in steps of 2^-20.
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, fields
 from datetime import date, timedelta
 from typing import Any, ClassVar
@@ -78,11 +79,15 @@ class SeveralOf(Question):
         object.__setattr__(self, "options", _options("SeveralOf", self.options))
 
     def encode(self, where: str, values: Any) -> Integers:
-        """Return one column of 0 and 1 per option; an answer is a list of options, or "a;b"."""
-        rows = [
-            set(filter(None, map(str.strip, one.split(";")))) if isinstance(one, str) else set(one)
-            for one in values
-        ]
+        """Return one column of 0 and 1 per option; an answer is a list of options, or "a;b".
+
+        A missing value is an answer without options: an empty field of a CSV file is read as one.
+        """
+        try:
+            rows = [_chosen(one) for one in values]
+        except TypeError:
+            condition = 'answers must be lists of options, or texts like "a;b"'
+            raise errors.InvalidData(f"{where}: {condition}.") from None
         if any(not row <= set(self.options) for row in rows):
             raise errors.InvalidData(f"{where}: answers must be among the declared options.")
         return np.array([[name in row for name in self.options] for row in rows], np.int64)
@@ -105,7 +110,11 @@ class Number(Question):
 
     def values(self, where: str, values: Any) -> Reals:
         """Return the answers as numbers within the bounds."""
-        return np.clip(errors.held_reals(where, values), self.lower, self.upper)
+        try:
+            return np.clip(errors.held_reals(where, values), self.lower, self.upper)
+        except errors.InvalidData:
+            condition = "answers must be numbers, and none may be missing"
+            raise errors.InvalidData(f"{where}: {condition}.") from None
 
     def encode(self, where: str, values: Any) -> Integers:
         return positions(self.values(where, values), self.lower, self.upper)
@@ -181,6 +190,14 @@ def _options(where: str, options: Any) -> tuple[str, ...]:
     if not texts or not 2 <= len(set(listed)) == len(listed) <= 4096:
         errors.refuse(where, "options", "2 to 4096 different texts", options)
     return listed
+
+
+def _chosen(answer: Any) -> set[Any]:
+    """Return the options of one answer."""
+    if isinstance(answer, str):
+        return set(filter(None, map(str.strip, answer.split(";"))))
+    missing = answer is None or (isinstance(answer, float) and math.isnan(answer))
+    return set() if missing else set(answer)
 
 
 def _codes(where: str, values: Any, code: dict[Any, int]) -> Integers:

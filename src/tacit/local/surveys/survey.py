@@ -15,7 +15,7 @@ from tacit.local.reports import Reports, certify
 from tacit.local.surveys import answers, design, questions
 from tacit.local.surveys.channel import Part, SurveyChannel
 from tacit.local.surveys.measures import Measure
-from tacit.local.surveys.questions import SeveralOf, YesNo
+from tacit.local.surveys.questions import Question, SeveralOf, YesNo
 from tacit.privacy import errors
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event
@@ -66,6 +66,10 @@ class Survey:
         self.questions = dict(questions)
         if not self.questions:
             errors.refuse("Survey", "questions", "at least one", 0)
+        for name, one in self.questions.items():
+            if not isinstance(one, Question):
+                wanted = "tacit.YesNo, OneOf, SeveralOf, Number or Date"
+                errors.refuse("Survey", f"question {name!r}", wanted, one)
         self.epsilon = errors.epsilon_in_range("Survey", epsilon)
         self.sheets = tuple(
             (one,) if isinstance(one, str) else tuple(one) for one in (sheets or self.questions)
@@ -116,8 +120,11 @@ class Survey:
         name, _, how = asked.partition(":") if isinstance(asked, str) else ("", "", "")
         one = self.variables.get(name)
         if one is None:
-            errors.refuse("Survey", "sheets", f"of {', '.join(self.variables)}", asked)
+            known = ", ".join(dict.fromkeys([*self.questions, *self.variables]))
+            errors.refuse("Survey", "sheets", f"made of {known}", asked)
         if hasattr(one, "options"):
+            if how:
+                errors.refuse("Survey", "sheets", f"with {name} alone: it is no number", asked)
             return Measure(name, "option", len(one.options))
         how = errors.choice("Survey", "measure", how or "mean", ("mean", "moments", "bins"))
         size = (16 if self.epsilon < 3 else 32) if how == "bins" else 2 if self.epsilon < 3 else 3

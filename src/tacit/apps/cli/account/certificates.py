@@ -168,7 +168,8 @@ def _with_inhouse(path: Path) -> tuple[Any, Any]:
         return thing.certificate, getattr(thing, "inhouse_", None)
     if path.suffix == ".parquet":
         reports = Reports.read(path)
-        return reports.certificate, reports.mechanism.inhouse_
+        # A survey was fitted on no rows.
+        return reports.certificate, getattr(reports.mechanism, "inhouse_", None)
     must_exist(path)
     _must_not_be_ledger("explain", path)
     return Certificate.load(path), None

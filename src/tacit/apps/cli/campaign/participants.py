@@ -383,7 +383,7 @@ def read_row(path: Path, terms: Campaign, label: str | None, labelled: bool) -> 
     if is_survey(terms.mechanism):
         answers = read_answers(path, terms.mechanism)
         if (count := len(next(iter(answers.values())))) != 1:
-            errors.refuse("take-part", "--data", "a file of one person's answers", count)
+            errors.refuse("take-part", "--data", "the answers of one person, in one row", count)
         return answers, None
     schema, classes = terms.mechanism.schema, terms.mechanism.classes
     table = _table(path, schema, words_of(classes, label))

@@ -19,7 +19,8 @@ def read_answers(path: Path, survey: Any) -> dict[str, list[Any]]:
     columns = _columns(path)
     for name in survey.questions:
         if name not in columns:
-            errors.refuse("data", "columns", f"with the question {name!r}", ", ".join(columns))
+            # The file's columns are not listed: without a header they are a person's answers.
+            raise errors.InvalidParameter(f"{path.name}: column {name!r} must be present.")
     return {name: _read(name, one, columns[name]) for name, one in survey.questions.items()}
 
 
@@ -70,26 +71,33 @@ def _read(name: str, question: Any, values: list[Any]) -> list[Any]:
             return [float(value) for value in values]
         except (TypeError, ValueError):
             raise errors.InvalidData(f"survey: {name}: answers must be numbers.") from None
-    if question.kind == "several-of":
-        return ["" if value is None else value for value in values]
     return values
 
 
 def _rows(one: dict[str, Any]) -> list[tuple[str, str, str]]:
     if "problem" in one:
         return [(one["question"], "–", one["problem"])]
+    first = one.get("days_after")
     if "groups" not in one:
-        return [(one["question"], _number(one["value"]), _interval(one["interval"]))]
+        return [(one["question"], _number(one["value"], first), _interval(one["interval"], first))]
     return [
-        (f"{one['question']}: {label}", _number(value), _interval(one["interval"][label]))
+        (
+            f"{one['question']}: {label}",
+            _number(value, first),
+            _interval(one["interval"][label], first),
+        )
         for label, value in one["groups"].items()
     ]
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"
+def _number(value: float | None, first: str | None) -> str:
+    """Write a number, or the date that is so many days after the first."""
+    from tacit.local.surveys.answers import said
+
+    return "–" if value is None else said(value, first)
 
 
-def _interval(ends: list[float | None]) -> str:
+def _interval(ends: list[float | None], first: str | None) -> str:
     low, high = ends
-    return f"{'−∞' if low is None else _number(low)} to {'∞' if high is None else _number(high)}"
+    lowest = "−∞" if low is None else _number(low, first)
+    return f"{lowest} to {'∞' if high is None else _number(high, first)}"

@@ -88,12 +88,12 @@ def _drafted(name: str, column: Any, declared: str | None, public: bool) -> dict
     kind, known = _kind(column), {"text": f"{name}?"}
     if kind == "yes-no":
         return {"kind": kind, **known}
-    if kind == "one-of":
+    if kind in ("one-of", "several-of"):
         options = None
         if declared is not None:
             options = [one.strip() for one in declared.split(",")]
         elif public:
-            options = sorted({str(one) for one in column.to_pylist() if one is not None})
+            options = sorted(_options(column, kind))
         return {"kind": kind, "options": options, **known}
     ends: Any = (None, None)
     if declared is not None:
@@ -104,6 +104,14 @@ def _drafted(name: str, column: Any, declared: str | None, public: bool) -> dict
     names = ("first", "last") if kind == "date" else ("lower", "upper")
     bounds = [str(one) if kind == "date" and one is not None else one for one in ends]
     return {"kind": kind, **dict(zip(names, bounds, strict=True)), **known}
+
+
+def _options(column: Any, kind: str) -> set[str]:
+    """Return the options that occur in a column of texts."""
+    texts = [str(one) for one in column.unique().to_pylist() if one is not None]
+    if kind == "one-of":
+        return set(texts)
+    return {one.strip() for text in texts for one in text.split(";") if one.strip()}
 
 
 def _kind(column: Any) -> str:
@@ -118,6 +126,8 @@ def _kind(column: Any) -> str:
     words = {str(one).lower() for one in column.unique().to_pylist() if one is not None}
     if words and all(map(_DATE.fullmatch, words)):
         return "date"
+    if any(";" in one for one in words):
+        return "several-of"
     return "yes-no" if words and words <= _YES_NO else "one-of"
 
 
@@ -153,7 +163,7 @@ def show(survey: SurveyFile, as_json: AsJson = False) -> None:
     found = read(survey)
     sheets = [
         " and ".join(
-            ", ".join(_measured(found, one) for one in part.measures) + f" (ε = {_short(part)})"
+            "; ".join(_measured(found, one) for one in part.measures) + f" (ε = {_short(part)})"
             for part in parts
         )
         for parts in found.channel().sheets
@@ -175,6 +185,8 @@ def show(survey: SurveyFile, as_json: AsJson = False) -> None:
     print_text(_asked(len(sheets)))
     for number, one in enumerate(sheets, start=1):
         print_text(f"  {number}. {one}")
+    if unasked := _unasked(found):
+        print_text(f"On no sheet, so nobody is asked: {', '.join(unasked)}.")
     print_text(f"\n{found.certificate.explain()}")
 
 
@@ -182,6 +194,16 @@ def _asked(sheets: int) -> str:
     if sheets == 1:
         return "Everybody is asked, in one report:"
     return f"Each person gets one of these {sheets} sheets, drawn at random, and sends one report:"
+
+
+def _unasked(survey: Any) -> list[str]:
+    """Return the questions that are on no sheet."""
+    asked = {m.variable for parts in survey.channel().sheets for p in parts for m in p.measures}
+    return [
+        name
+        for name, one in survey.questions.items()
+        if not asked & {name, *(f"{name}={option}" for option in getattr(one, "options", ()))}
+    ]
 
 
 def _measured(survey: Any, measure: Any) -> str:

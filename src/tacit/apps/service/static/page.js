@@ -76,7 +76,7 @@ export function explained(text) {
   const elements = [];
   for (const line of lines) {
     if (!line.startsWith(" ")) elements.push(make("h3", {}, line), make("ul"));
-    else listAt(elements.at(-1), /^ *- {2,}/.test(line)).append(make("li", {}, line.replace(/^[\s-]+/, "")));
+    else listAt(elements.at(-1), /^ {3,}- /.test(line)).append(make("li", {}, line.replace(/^[\s-]+/, "")));
   }
   return elements;
 }
