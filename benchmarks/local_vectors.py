@@ -7,7 +7,7 @@ PrivUnit for the ball around the box. "spread" is the same for a population in w
 uniform on [-1, 1]: noise and sampling of people. "noise" is the part of the first rival that is
 left where everybody has the same vector, and each number is asked of as many people.
 
-Draws of `LocalVector` (2e6 by default), at a vector from -1 to 1, must be within 2 % of theory.
+Draws of `LocalVector` (2e6 by default), at a vector from -1/2 to 1/2, must be within 2 % of theory.
 
     python benchmarks/local_vectors.py [--draws 2000000] [--epsilons 1 2 4 8]
 """
@@ -58,7 +58,7 @@ def privunit(dimension: int, epsilon: float) -> float:
 
 def drawn(mechanism: tacit.LocalVector, draws: int) -> float:
     """The drawn variance over that of theory, all entries together."""
-    vector = np.linspace(-1, 1, mechanism.dimension)
+    vector = np.linspace(-0.5, 0.5, mechanism.dimension)
     total, square, chunk = np.zeros(vector.size), 0.0, CELLS // vector.size
     for done in range(0, draws, chunk):
         size = min(chunk, draws - done)
