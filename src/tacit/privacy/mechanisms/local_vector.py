@@ -74,8 +74,10 @@ class LocalVector(Shown):
     the same second moment M for every vector, so that its variance is :math:`M - x^2`.
 
     One report about d numbers has a smaller largest mean squared error than one number drawn at
-    random and reported by `LocalMean` (but for d = 2 at ε = 1). Where ε/d is 2 or more, `LocalMean`
-    for each number at ε/d is better: `benchmarks/local_vectors.py`.
+    random and reported by `LocalMean`, except for d = 2 or 3 between ε = 0.25 and 2, where it is up
+    to 10 % larger. `LocalMean` for each number at ε/d is better where ε/d is 2 or more, and one
+    number at random where people hardly differ (`benchmarks/local_vectors.py`, up to d = 32 and
+    ε = 8).
 
     Examples
     --------
