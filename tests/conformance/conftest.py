@@ -408,6 +408,37 @@ CASES = [
     ),
     *(
         Case(
+            name=f"LocalVector, {told} of {entries} told, {least} agree",
+            kind=mechanisms.LocalVector,
+            make=lambda epsilon, cap=(entries, told, least): mechanisms.LocalVector(
+                dimension=cap[0],
+                told=cap[1],
+                agreeing=cap[2],
+                epsilon=epsilon,
+                lower=-2.0,
+                upper=[6.0] * cap[0],
+            ),
+            pairs=[
+                *itertools.permutations(itertools.product((-2.0, 6.0), repeat=entries), 2),
+                ([1.1] * entries, [40.0] * entries),
+                ([-1.9] * entries, [2.0] * entries),
+            ],
+            outputs=lambda mechanism: mechanism.outputs(),
+            raw=[5.3, -2.0, 0.1, 6.0][:entries],
+            tight=1e-9,
+            sampled=lambda epsilon, cap=(entries, told, least): mechanisms.LocalVector(
+                dimension=cap[0],
+                told=cap[1],
+                agreeing=cap[2],
+                epsilon=3 * epsilon,
+                lower=-2.0,
+                upper=6.0,
+            ),
+        )
+        for entries, told, least in ((1, 1, 1), (2, 2, 2), (3, 2, 2), (4, 3, 2))
+    ),
+    *(
+        Case(
             name=f"MemoizedResponse of {cells}, {reports} times",
             kind=mechanisms.MemoizedResponse,
             make=lambda epsilon, cells=cells, reports=reports: mechanisms.MemoizedResponse(
@@ -714,6 +745,32 @@ CONTRACTS = [
         huge=("lower", "upper", "base"),
         bad_data=BAD_ANYWHERE,
         far=FAR,
+    ),
+    Contract(
+        mechanisms.LocalVector,
+        {
+            "epsilon": 1.0,
+            "dimension": 3,
+            "lower": 0.0,
+            "upper": (8.0, 8.0, 9.0),
+            "told": 2,
+            "agreeing": 1,
+        },
+        [[1.0, 2.5, 9.0], [0.0, 1.0, 2.0]],
+        {
+            "epsilon": NOT_EPSILON,
+            "dimension": [*NOT_COUNT, 1025],
+            "lower": [*NOT_NUMBERS, 8, 9, -(2**60), [0.0, 0.0]],
+            "upper": [*NOT_NUMBERS, 0, -1, 2**60],
+            "told": [*NOT_COUNT, 4],
+            "agreeing": [*(bad for bad in NOT_COUNT if bad is not None), 3],
+            **SCOPE,
+        },
+        whole=("dimension", "told", "agreeing"),
+        huge=("dimension", "lower", "upper", "told", "agreeing"),
+        bad_data=BAD_ANYWHERE,
+        far=FAR,
+        bad_shape=[DIGITS, [DIGITS], [1.0, DIGITS], [[1.0, 2.0, 3.0, DIGITS]]],
     ),
     Contract(
         mechanisms.MemoizedResponse,

@@ -110,6 +110,7 @@ EXAMPLES = (
     events.MemoizedResponse(
         5, 3, 3, 1, respond(5).keep, Fraction(1, 2), respond(5, Fraction(1, 2)).keep, **SCOPE
     ),
+    events.SignVector(5, 4, 3, 1, 2**63, **SCOPE),
     events.ProjectiveGeometryResponse(10, 3, 3, 1, largest_inclusion(13, 4, Fraction(1)), **SCOPE),
 )
 by_kind = pytest.mark.parametrize("event", EXAMPLES, ids=lambda event: type(event).__name__)

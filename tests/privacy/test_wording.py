@@ -28,6 +28,7 @@ from tacit.privacy.guarantees import (
     Unproven,
 )
 from tacit.privacy.mechanisms import (
+    LocalVector,
     MemoizedResponse,
     ProjectiveGeometryResponse,
     RandomizedResponse,
@@ -61,6 +62,10 @@ EVENTS: dict[str, tuple[events.Event, list[str]]] = {
     "ProjectiveGeometryResponse": (
         ProjectiveGeometryResponse(categories=100, epsilon=1.0, order=3).event,
         ["one of 100", "one of 121 points", "40 points", f"{40 * math.e / (40 * math.e + 81):.6g}"],
+    ),
+    "SignVector": (
+        LocalVector(dimension=5, lower=0, upper=1, epsilon=1.0, told=3, agreeing=2).event,
+        ["5 bounded numbers", "3 of them", "2 or more", f"{math.e / (math.e + 1):.6g}"],
     ),
     "MemoizedResponse": (
         MemoizedResponse(categories=2, epsilon=7.1, permanent_epsilon=1.0, reports=12).event,

@@ -28,6 +28,7 @@ from tacit.privacy.mechanisms import (
     LocalGaussian,
     LocalLaplace,
     LocalMean,
+    LocalVector,
     MemoizedResponse,
     PermuteAndFlip,
     ProjectiveGeometryResponse,
@@ -203,6 +204,15 @@ def _local_mean(epsilon: float, delta: float) -> Subject:
     return Subject(channel, 1.0, -1.0, table, lambda raw: listed, others, True)
 
 
+def _local_vector(epsilon: float, delta: float) -> Subject:
+    # Other vectors are mixtures of the corners: these are the worst of all.
+    channel = LocalVector(dimension=3, lower=-1.0, upper=1.0, epsilon=epsilon, told=2, agreeing=2)
+    corners, listed = list(product((-1.0, 1.0), repeat=3)), channel.outputs()
+    table = exact.tabulate_over(channel, corners, list(listed), lambda a, b: True)
+    others = ([0.0, 0.71, -0.2], [1.0, -1.0, 7.0])
+    return Subject(channel, corners[0], corners[-1], table, lambda raw: listed, others)
+
+
 def _subset_selection(epsilon: float, delta: float) -> Subject:
     return _finite(SubsetSelection(categories=10, epsilon=epsilon), 0, 1, entrywise=False)
 
@@ -293,6 +303,7 @@ SUBJECTS: dict[str, Callable[[float, float], Subject]] = {
     "subset-selection": _subset_selection,
     "projective-geometry-response": _projective_geometry_response,
     "local-mean": _local_mean,
+    "local-vector": _local_vector,
     "memoized-response": _memoized_response,
     "exponential": _exponential,
     "sparse-vector": _sparse_vector,

@@ -30,8 +30,7 @@ from tacit.privacy.mechanisms import DiscreteLaplace, RandomizedResponse
 
 MECHANISMS = (
     *("discrete-laplace", "randomized-response", "subset-selection", "discrete-gaussian"),
-    "memoized-response",
-    "projective-geometry-response",
+    *("memoized-response", "projective-geometry-response", "local-mean", "local-vector"),
     *("geometric", "exponential", "sparse-vector", "laplace", "gaussian", "local-laplace"),
     *("local-gaussian", "permute-and-flip", "integer-table", "lattice-geometric", "smooth-laplace"),
 )
@@ -39,6 +38,7 @@ APPROXIMATE = ("discrete-gaussian", "gaussian", "local-gaussian", "smooth-laplac
 EXACT = (
     *("geometric", "randomized-response", "subset-selection", "exponential", "sparse-vector"),
     *("permute-and-flip", "integer-table", "memoized-response", "projective-geometry-response"),
+    *("local-mean", "local-vector"),
 )
 SCOPE: dict[str, Any] = {"adjacency": "replace-one", "unit": "record"}
 

@@ -16,6 +16,7 @@ from tacit.privacy.events.laplace import *
 from tacit.privacy.events.memoized import *
 from tacit.privacy.events.objective_perturbation import *
 from tacit.privacy.events.projective import *
+from tacit.privacy.events.signs import *
 
 KINDS: dict[str, type[Event]] = {
     name: kind

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tacit.privacy.mechanisms.laplace import LocalLaplace as LocalLaplace
     from tacit.privacy.mechanisms.lattice import LatticeGeometric as LatticeGeometric
     from tacit.privacy.mechanisms.local_mean import LocalMean as LocalMean
+    from tacit.privacy.mechanisms.local_vector import LocalVector as LocalVector
     from tacit.privacy.mechanisms.memoized_response import MemoizedResponse as MemoizedResponse
     from tacit.privacy.mechanisms.projective_response import (
         ProjectiveGeometryResponse as ProjectiveGeometryResponse,

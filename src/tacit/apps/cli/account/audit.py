@@ -23,9 +23,10 @@ def audit(
         str,
         typer.Argument(
             help="discrete-laplace, discrete-gaussian, geometric, randomized-response, "
-            "subset-selection, projective-geometry-response, local-mean, memoized-response, "
-            "exponential, sparse-vector, laplace, gaussian, local-laplace, local-gaussian, "
-            "permute-and-flip, integer-table, lattice-geometric or smooth-laplace."
+            "subset-selection, projective-geometry-response, local-mean, local-vector, "
+            "memoized-response, exponential, sparse-vector, laplace, gaussian, local-laplace, "
+            "local-gaussian, permute-and-flip, integer-table, lattice-geometric or "
+            "smooth-laplace."
         ),
     ],
     epsilon: Annotated[float, typer.Option(help="Claimed ε, above 0.")] = 1.0,
