@@ -1,4 +1,4 @@
-"""Attacks: one answer that changes another, a person drawn twice, and claims that say too little."""
+"""Attacks: an answer that changes another, a person drawn twice, and claims that are too small."""
 
 from __future__ import annotations
 
@@ -126,19 +126,20 @@ def test_a_missing_name_of_pandas_is_no_name(names):
     assert not kept[2]
 
 
+def _written(path, limit, parts):
+    first = parts[0]
+    with ReportsWriter(path, first.mechanism, first.channel, per_person=limit) as writer:
+        for part in parts:
+            writer.add(part)
+
+
 def test_a_file_of_two_draws_does_not_certify_names(mechanism, tmp_path):
     """Ada was in both: the file had two reports of hers, and certified one at ε = 1."""
     one, two = (mechanism.release({"age": [1.0]}, ["no"], persons=["Ada"]) for _ in range(2))
     limit = PerPerson(1, enforced=True)
-    for given in (limit, one.per_person):
-        with (
-            pytest.raises(errors.InvalidData, match="drawn once for the whole file"),
-            ReportsWriter(
-                tmp_path / "r.parquet", mechanism, one.channel, per_person=given
-            ) as writer,
-        ):
-            writer.add(one)
-            writer.add(two)
+    for given, own in ((limit, [one]), (one.per_person, [one, two])):
+        with pytest.raises(errors.InvalidData, match="drawn once for the whole file"):
+            _written(tmp_path / "r.parquet", given, own)
     assert not Reports.concatenate([one, two]).per_person.enforced
     assert len(Reports.read(one.write(tmp_path / "one.parquet"))) == 1
 
@@ -180,7 +181,7 @@ def test_a_person_is_the_same_in_all_files(case, tmp_path):
     ],
 )
 def test_types_of_names_are_refused_by_their_declaration(columns, tmp_path):
-    """Ada was 1 in one file and "1" in the next. No name decides a refusal, only a file's schema."""
+    """Ada was 1 in one file and "1" in the next. A file's schema decides, and no name."""
     with pytest.raises(errors.InvalidParameter, match="--person"):
         _draw(tmp_path, columns)
 
