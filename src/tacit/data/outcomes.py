@@ -47,15 +47,9 @@ class Numeric:
     upper: float
 
     def __post_init__(self) -> None:
-        for name in ("lower", "upper"):
-            value = float(errors.rational("Numeric", name, getattr(self, name)))
-            if abs(value) > 2.0**53:
-                errors.refuse("Numeric", name, "within 2^53", getattr(self, name), "Scale it.")
-            object.__setattr__(self, name, value)
-        size = max(abs(self.lower), abs(self.upper), 2.0**-40)
-        if not self.upper - self.lower >= 2.0**-30 * size:
-            given = [self.lower, self.upper]
-            errors.refuse("Numeric", "upper", "clearly above lower", given)
+        lower, upper = bounds("Numeric", self.lower, self.upper)
+        object.__setattr__(self, "lower", lower)
+        object.__setattr__(self, "upper", upper)
 
     @property
     def middle(self) -> float:
@@ -89,6 +83,19 @@ class Numeric:
     def from_plain(plain: Any) -> Numeric | None:
         """Read what `to_plain` wrote; None stays None."""
         return None if plain is None else Numeric(*plain)
+
+
+def bounds(where: str, lower: Any, upper: Any) -> tuple[float, float]:
+    """Return two bounds: within 2^53, where whole numbers are exact, and clearly apart."""
+    ends = []
+    for name, given in (("lower", lower), ("upper", upper)):
+        ends.append(float(errors.rational(where, name, given)))
+        if abs(ends[-1]) > 2.0**53:
+            errors.refuse(where, name, "within 2^53", given, "Scale it.")
+    size = max(abs(ends[0]), abs(ends[1]), 2.0**-40)
+    if not ends[1] - ends[0] >= 2.0**-30 * size:
+        errors.refuse(where, "upper", "clearly above lower", ends)
+    return ends[0], ends[1]
 
 
 def positions(held: Reals, lower: float, upper: float) -> Integers:

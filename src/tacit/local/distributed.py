@@ -64,15 +64,16 @@ class Persons:
     @classmethod
     def drawn(cls, files: Sequence[Path], schema: Any, column: str, limit: PerPerson) -> Persons:
         """Read the names alone, in all files, and draw each person's rows."""
-        names, sizes = [], []
+        names, sizes, kinds = [], [], set()
         for path in files:
             own: list[Any] = []
             for batch in tables.batches(path, schema, words=(column,)):
                 must_be_column(path, column, batch.schema.names)
+                kinds.add(_kind(path, column, batch.schema.field(column).type))
                 own += batch.column(column).to_pylist()
             names += own
             sizes.append(len(own))
-        kept = chosen(names, limit.most, where="privatize")
+        kept = chosen(_alike(names, kinds, column), limit.most, where="privatize")
         return cls(column, limit, tuple(np.split(kept, np.cumsum(sizes)[:-1])))
 
     @property
@@ -86,6 +87,32 @@ def must_be_column(path: Path, column: str, names: Sequence[str]) -> None:
     if column not in names:
         remedy = "Check that it has a header."
         errors.refuse("privatize", "--person", f"a column of {path}", column, remedy)
+
+
+def _kind(path: Path, column: str, kind: Any) -> str:
+    """Return what the names of a file are, by its declared type: no name decides it."""
+    from pyarrow import types
+
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return "words"
+    if types.is_integer(kind):
+        return "whole numbers"
+    if types.is_float64(kind):
+        return "numbers"
+    if types.is_null(kind):
+        return "none"
+    wanted = f"a column of {path} with words or numbers"
+    errors.refuse("privatize", "--person", wanted, f"{column} ({kind})")
+
+
+def _alike(names: list[Any], kinds: set[str], column: str) -> list[Any]:
+    """Return names by which a person is the same in all files, or refuse."""
+    if "words" in kinds and kinds & {"whole numbers", "numbers"}:
+        remedy = "Write words everywhere."
+        errors.refuse("privatize", "--person", "of one type in all files", column, remedy)
+    # A file with a missing name often holds floats: large numbers are rounded there.
+    return [one if one is None else float(one) for one in names] if "numbers" in kinds else names
 
 
 def release(
@@ -143,7 +170,9 @@ def reports_of(
 
     Other rows, and the names in `column`, are dropped before anything is computed from them.
     """
-    words = [one for one in (tables.words_of(mechanism.classes, label), column) if one]
+    outcome = getattr(mechanism, "outcome", None)
+    told = tables.words_of(mechanism.classes, label) if outcome is None else label
+    words = [one for one in (told, column) if one]
     begin = 0
     for batch in tables.batches(path, mechanism.schema, words=words):
         if kept is not None:

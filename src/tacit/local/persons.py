@@ -122,13 +122,19 @@ def _codes(people: Any, where: str) -> npt.NDArray[np.int64]:
     codes = []
     for name in people.tolist() if hasattr(people, "tolist") else people:
         name = name.strip() if isinstance(name, str) else name
-        if name is None or name == "" or name != name:  # NaN and pandas' NaT are not themselves
+        if _missing(name):
             codes.append(-1)
             continue
         if not isinstance(name, str | Real):
             raise errors.InvalidData(f"{where}: persons must be words or numbers, one per row.")
         codes.append(numbers.setdefault(name, len(numbers)))
     return np.array(codes, np.int64)
+
+
+def _missing(name: Any) -> bool:
+    """Say whether this is no name; NaN and pandas' NA and NaT are not equal to themselves."""
+    same = name == name
+    return name is None or name == "" if isinstance(same, bool | np.bool_) and same else True
 
 
 def _rows(count: int) -> str:

@@ -300,6 +300,11 @@ class ReportsWriter:
             raise errors.InvalidData("reports: a batch must come through the writer's channel.")
         if reports.per_person != self.per_person:
             raise errors.InvalidData("reports: a batch must have as many rows of a person.")
+        if self.per_person.enforced and reports.per_person is not self.per_person:
+            raise errors.InvalidData(
+                "reports: the rows of each person must be drawn once for the whole file. Join "
+                "releases with Reports.concatenate, which does not certify the names."
+            )
         reports._must_be_unchanged()
         if self._writer is not None and reports.seeded and not self.seeded:
             raise errors.InvalidData("reports: seeded and secure batches must not share a file.")

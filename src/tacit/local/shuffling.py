@@ -6,7 +6,6 @@ hides among all others who sent one of the same kind.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -16,7 +15,7 @@ from tacit.local.outcome_channels import RoundedChannel
 from tacit.privacy import errors
 from tacit.privacy.accounting import blanket
 from tacit.privacy.accounting.blanket import Hidden
-from tacit.privacy.accounting.readers import DELTA, Readers, bounded, of_event, pairs
+from tacit.privacy.accounting.readers import DELTA, Readers, bounded, pairs, weakest
 from tacit.privacy.guarantees import Adjacency, ApproxDP, Guarantee, PureDP
 from tacit.privacy.mechanisms import IntegerTable
 
@@ -114,8 +113,8 @@ def readers(reports: Any, delta: float = DELTA, fake: int = 0) -> Readers:
         errors.refuse("readers", "reports", "at least one", 0)
     people = min(count for _, count in kinds)
     _honest(people, fake)
-    stated = [of_event(event, count - fake, delta) for event, count in set(kinds)]
-    return Readers(max(stated, key=lambda one: getattr(one, "epsilon", math.inf)), people, fake)
+    # The number that is stated is that of the smallest kind: what is stated follows from it alone.
+    return Readers(weakest({event for event, _ in kinds}, people - fake, delta), people, fake)
 
 
 def _honest(people: int, fake: int) -> int:

@@ -282,6 +282,11 @@ def changed(place, value):
         (("channel", "sheets", 1, 0, "law", "kind"), "randomized-response"),
         (("channel", "sheets", 1, 0, "law", "inclusion"), str(2**64)),
         (("schema", "questions", "region", "options"), ["north", "south"]),
+        # So wide that large answers became NaN and were refused, which told of them.
+        (
+            ("schema", "questions", "income"),
+            {"kind": "number", "lower": -1.7e308, "upper": 1.7e308},
+        ),
         (("labelled",), True),
     ],
 )

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, fields
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.outcomes import STEPS, positions
+from tacit.data.outcomes import STEPS, bounds, positions
 from tacit.privacy import errors
 
 Integers = npt.NDArray[np.int64]
@@ -76,7 +76,12 @@ class SeveralOf(Question):
     kind: ClassVar[str] = "several-of"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "options", _options("SeveralOf", self.options))
+        listed = _options("SeveralOf", self.options)
+        # An answer in a file is "a;b": another option could not be chosen there, which would show.
+        if any(";" in one or one != one.strip() for one in listed):
+            condition = "without semicolons, and without spaces at their ends"
+            errors.refuse("SeveralOf", "options", condition, listed)
+        object.__setattr__(self, "options", listed)
 
     def encode(self, where: str, values: Any) -> Integers:
         """Return one column of 0 and 1 per option; an answer is a list of options, or "a;b".
@@ -102,9 +107,7 @@ class Number(Question):
     kind: ClassVar[str] = "number"
 
     def __post_init__(self) -> None:
-        low, high = (float(errors.rational("Number", n, getattr(self, n))) for n in _ENDS)
-        if not low < high:
-            errors.refuse("Number", "lower", "below upper", (self.lower, self.upper))
+        low, high = bounds("Number", self.lower, self.upper)
         object.__setattr__(self, "lower", low)
         object.__setattr__(self, "upper", high)
 
@@ -152,20 +155,18 @@ class Date(Question):
         return (date.fromisoformat(self.first) + timedelta(days=days)).isoformat()
 
     def values(self, where: str, values: Any) -> Reals:
-        """Return the answers as days from the first date."""
+        """Return the answers as days from the first date; each is read by itself."""
+        first = date.fromisoformat(self.first).toordinal()
         try:
-            days = np.asarray(values).astype("datetime64[D]") - np.datetime64(self.first)
-            if bool(np.any(np.isnat(days))):
-                raise ValueError
+            days = np.array([_day(one) - first for one in values], np.float64)
         except ValueError:
             raise errors.InvalidData(f"{where}: answers must be dates like 2026-01-31.") from None
-        return np.clip(days.astype(np.float64), 0.0, self.upper)
+        return np.clip(days, 0.0, self.upper)
 
     def encode(self, where: str, values: Any) -> Integers:
         return np.rint(self.values(where, values) / self.upper * STEPS).astype(np.int64)
 
 
-_ENDS = ("lower", "upper")
 KINDS: dict[str, type[Any]] = {one.kind: one for one in (YesNo, OneOf, SeveralOf, Number, Date)}
 
 
@@ -198,6 +199,18 @@ def _chosen(answer: Any) -> set[Any]:
         return set(filter(None, map(str.strip, answer.split(";"))))
     missing = answer is None or (isinstance(answer, float) and math.isnan(answer))
     return set() if missing else set(answer)
+
+
+def _day(answer: Any) -> int:
+    """Number the day of one date: converted as a list, one answer changes how all are read."""
+    if isinstance(answer, np.datetime64) and not np.isnat(answer):
+        since_1970 = int(answer.astype("datetime64[D]").astype(np.int64))
+        return since_1970 + date(1970, 1, 1).toordinal()
+    if isinstance(answer, str):
+        answer = datetime.fromisoformat(answer.strip())
+    if not isinstance(answer, date) or answer != answer:
+        raise ValueError
+    return answer.toordinal()
 
 
 def _codes(where: str, values: Any, code: dict[Any, int]) -> Integers:

@@ -6,6 +6,8 @@ It follows from the event of one report and from how many people sent one of the
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -67,6 +69,11 @@ class Readers:
     def must_follow(self, event: events.Event) -> None:
         """Raise unless the events of one report give at most what is stated."""
         stated = self.guarantee
+        if events.scope_of(event)["adjacency"] is not Adjacency.ANY_TWO_INPUTS:
+            raise errors.CertificateError(
+                "certificate: it states a guarantee towards readers of reports, but its events "
+                "are not those of reports."
+            )
         derived = of_event(event, self.people - self.fake, getattr(stated, "delta", 0.0))
         if derived != stated and not _covers(stated, derived):
             raise errors.CertificateError(
@@ -101,11 +108,33 @@ def of_event(event: events.Event, people: int, delta: float) -> Guarantee:
 
     Of randomized response and subset selection the law is used as it is; of any other event, its ε.
     """
+    if isinstance(event, events.Parallel):
+        return weakest(set(event.events), people, delta)
+    local = _local(event, delta)
+    return bounded(pairs(event, local), local, people, delta)
+
+
+def weakest(kinds: Iterable[events.Event], people: int, delta: float) -> Guarantee:
+    """Compute what holds towards readers whichever report somebody sent, if so many sent each."""
+    kinds = list(kinds)
+    worst = max((of_event(one, people, delta) for one in kinds), key=_epsilon)
+    if isinstance(worst, PureDP) and any(
+        _epsilon(_local(one, delta)) > worst.epsilon for one in kinds
+    ):
+        return ApproxDP(epsilon=worst.epsilon, delta=delta, **worst.scope)
+    return worst
+
+
+def _local(event: events.Event, delta: float) -> Guarantee:
+    """Return the guarantee of one report, for those who see results."""
     stated = guarantee_of(event)
     if not isinstance(stated, PureDP):
         stated = guarantee_of(event, delta)
-    local = replace(stated, adjacency=Adjacency.REPLACE_ONE)
-    return bounded(pairs(event, local), local, people, delta)
+    return replace(stated, adjacency=Adjacency.REPLACE_ONE)
+
+
+def _epsilon(guarantee: Guarantee) -> float:
+    return float(getattr(guarantee, "epsilon", math.inf))
 
 
 def bounded(pairs: set[Hidden] | None, local: Guarantee, people: int, delta: float) -> Guarantee:

@@ -9,6 +9,9 @@ const DAY = 86_400_000, MOST_SIZE = 4096, MOST_STEPS = 2 ** 20, MOST_SHEETS = 2 
 const NUMERIC = ["mean", "moments", "bins"];
 const whole = (least, value, most) => Number.isSafeInteger(value) && least <= value && value <= most;
 
+/** Whether bounds lie this far apart: infinite ones would refuse some answers and not others, which shows. */
+const isWidth = (width) => width > 0 && Number.isFinite(width);
+
 /** Returns the day of a date like 2026-01-31, counted from 1970; NaN for anything else. */
 const dayOf = (text) => (/^\d{4}-\d{2}-\d{2}$/.test(text) ? Date.parse(`${text}T00:00Z`) / DAY : NaN);
 
@@ -41,7 +44,7 @@ class Measure {
     Object.assign(this, { kind, size, steps });
     mustFit(this.question && whole(2, size, MOST_SIZE));
     const { options, lower, upper } = this.question;
-    mustFit(options ? kind === "option" && size === options.length : NUMERIC.includes(kind) && lower < upper);
+    mustFit(options ? kind === "option" && size === options.length : NUMERIC.includes(kind) && isWidth(upper - lower));
   }
 
   get levels() {
