@@ -288,7 +288,7 @@ def test_answers_are_written_as_tidy_tables(tmp_path, suffix):
 def test_a_missing_answer_of_several_is_one_without_options(missing):
     asked = tacit.SeveralOf(("cat", "dog"))
     assert asked.encode("pets", [missing, "dog;cat", ["dog"]]).tolist() == [[0, 0], [1, 1], [0, 1]]
-    with pytest.raises(errors.InvalidData, match="lists of options"):
+    with pytest.raises(errors.InvalidData, match="lists of declared options"):
         asked.encode("pets", [5])
 
 

@@ -91,7 +91,7 @@ class SeveralOf(Question):
         try:
             rows = [_chosen(one) for one in values]
         except TypeError:
-            condition = 'answers must be lists of options, or texts like "a;b"'
+            condition = 'answers must be lists of declared options, or texts like "a;b"'
             raise errors.InvalidData(f"{where}: {condition}.") from None
         if any(not row <= set(self.options) for row in rows):
             raise errors.InvalidData(f"{where}: answers must be among the declared options.")
