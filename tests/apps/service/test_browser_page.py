@@ -151,6 +151,8 @@ def test_draw_consent_send_and_the_count_rises_by_one(visitor, site, mechanism):
     assert page.url == f"{site.url}/c/{site.campaign_id}"
     assert "Digits" in page.inner_text("h1")
     assert "To learn how people write digits." in page.inner_text("#purpose")
+    assert "ε\u00a0=\u00a04" in page.inner_text("#risk")
+    page.click("text=How it works")
     assert "ε\u00a0=\u00a04" in page.inner_text("#fact-odds")
     assert "ε\u00a0=\u00a06" in page.inner_text("#fact-total")
     assert page.locator("#limits li").count() >= 4
@@ -355,14 +357,19 @@ def test_what_is_missing_is_said_in_one_sentence(visitor, site):
     page = person.open(invite(site)[0])
     page.click("#start")
     page.click("#continue")
-    assert page.inner_text("#problem") == "Draw something first."
+    label = "Choose an answer to “Which one did you draw?”"
+    assert page.inner_text("#pad-error") == "Draw something first."
+    assert page.inner_text("#label-error") == label
     person.stroke()
+    assert page.locator("#pad-error").is_hidden()
     page.click("#continue")
-    assert page.inner_text("#problem") == "Choose an answer to “Which one did you draw?”"
+    assert page.inner_text("#label-error") == label
     page.click("#clear")
     page.check("#choice-4")
+    assert page.locator("#label-error").is_hidden()
     page.click("#continue")
-    assert page.inner_text("#problem") == "Draw something first."
+    assert page.inner_text("#pad-error") == "Draw something first."
+    assert page.is_visible("#answer")
 
 
 def test_without_a_link_the_code_is_pasted_and_a_wrong_one_is_refused(visitor, site):
@@ -464,14 +471,22 @@ def test_a_table_is_a_form(browser, tmp_path, kind):
         page.click("#start")
         assert page.get_by_role("group", name="Do you smoke?").is_visible()
         page.click("#continue")
-        assert page.inner_text("#problem") == "Fill in “age”."
+        error = {
+            name: page.locator(f"#field-{at}-error")
+            for at, name in enumerate(("age", "income", "zone"))
+        }
+        assert error["age"].inner_text() == "Fill in “age”."
+        assert error["income"].is_hidden()  # it may be left empty
+        assert error["zone"].inner_text() == "Choose an answer for “zone”."
         page.get_by_label("age").fill("17")
         page.click("#continue")
-        assert page.inner_text("#problem") == "“age” must be from 18 to 90."
+        assert error["age"].inner_text() == "“age” must be from 18 to 90."
         page.get_by_label("age").fill("41.5")
+        assert error["age"].is_hidden()
         page.click("#continue")
-        assert page.inner_text("#problem") == "Choose an answer for “zone”."
+        assert error["zone"].inner_text() == "Choose an answer for “zone”."
         page.get_by_label("zone").select_option("Other, or I do not know")
+        assert error["zone"].is_hidden()
         page.get_by_label("yes").check()
         page.click("#continue")
         page.wait_for_selector("#preview:visible")
