@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from urllib.parse import urlsplit
@@ -550,6 +551,9 @@ def test_owner_and_voter(browser, tmp_path, mechanism, digits, by_class):
         page.wait_for_selector("#accuracy-box:visible")
         assert page.locator("#by-class svg").count() == (10 if by_class else 0)
         assert page.is_visible("#by-class-box") == by_class
+        pattern = r"always answering “(\d)”.* right for ([\d.]+)\s% of people"
+        largest = re.search(pattern, page.inner_text("#baseline"))
+        assert float(largest[2]) == max(shares) == shares[int(largest[1])]
         bars = page.locator("#accuracy .name").all_inner_texts()
         assert bars == ["20 voters", "Balanced"][: 1 + by_class]
         files(page, site)
@@ -618,6 +622,12 @@ def files(page, site):
         with page.expect_download() as waiting:
             page.click(f"[data-file='{name}']")
         assert waiting.value.path().read_bytes().startswith(start)
+    with page.expect_download() as waiting:
+        page.click("#table")
+    rows = list(csv.reader(waiting.value.path().read_text().splitlines()))
+    assert rows[0] == ["estimate", "of", "value", "low", "high"]
+    assert [row[1] for row in rows if row[0] == "share of label"] == [str(at) for at in range(10)]
+    assert ["accuracy"] in [row[:1] for row in rows]
     page.fill("#count", "3")
     with page.expect_download() as waiting:
         page.click("#invite button")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import os
@@ -151,7 +152,7 @@ def test_the_number_of_suspects_is_never_too_small(call: Any) -> None:
         assert exact <= most < exact + 1
     assert found[5] == 46
     words = call("words", "(m, given) => given.map(m.level)", [0.1, 1, 2, 4, 4.1, 10])
-    assert words == ["very strong", "strong", "medium", "limited", "weak", "weak"]
+    assert words == ["very strong", "strong", "medium", "weak", "very weak", "very weak"]
 
 
 # --- steps -----------------------------------------------------------------------------------
@@ -326,3 +327,25 @@ def test_large_text_on_a_small_screen_does_not_overflow(
     page.wait_for_selector("#receipt:visible")
     page.click("#exactly summary")
     fits()
+
+
+# --- the owner -------------------------------------------------------------------------------
+
+
+def test_groups_are_told_apart_by_what_is_far_from_the_others(call: Any) -> None:
+    """Bytes of two groups: age 90 and 18, "large" and "small"; money is alike."""
+    schema = TableSchema((Continuous("age", 18, 90), Continuous("money_left", 0, 1),
+                          Categorical("size", ("small", "large"))))  # fmt: skip
+    prototypes = base64.b64encode(bytes([255, 128, 0, 255, 0, 128, 255, 0])).decode()
+    given = {"schema": schema.to_plain(), "prototypes": prototypes, "codewords": 2}
+    found = call("results", "(m, given) => m.groupsOf(given)", given)
+    assert found == ["high age (90), size large", "low age (18), size small"]
+    same = {**given, "prototypes": base64.b64encode(bytes([9] * 8)).decode()}
+    assert call("results", "(m, given) => m.groupsOf(given)", same) == ["like the others"] * 2
+
+
+def test_a_cell_of_the_table_is_no_formula(call: Any) -> None:
+    one = {"class": '=2+3"', "share": 0.5, "interval": [0.25, 0.75]}
+    summary = {"classes": [one], "codewords": [], "accuracy": None}
+    text = call("results", "(m, given) => m.asTable(given)", summary)
+    assert text.splitlines()[1] == '"share of label","\'=2+3""",0.5,0.25,0.75'

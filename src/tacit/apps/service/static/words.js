@@ -37,7 +37,7 @@ function times(many, prior, epsilon) {
 /** Returns how many of 100 people, at most, can become suspects if about 10 are before a report; never fewer. */
 export const suspected = (epsilon, people, before) => Math.max(times(BigInt(people), before / people, epsilon), before);
 
-const LEVELS = [[0.5, "very strong"], [1, "strong"], [2, "medium"], [4, "limited"], [700, "weak"]];
+const LEVELS = [[0.5, "very strong"], [1, "strong"], [2, "medium"], [4, "weak"], [700, "very weak"]];
 
 /** Returns a word for how well ε protects. */
 export const level = (epsilon) => (LEVELS.find(([most]) => epsilon <= most) ?? LEVELS.at(-1))[1];
