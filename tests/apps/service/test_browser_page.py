@@ -608,9 +608,22 @@ def vote(voter, token):
         r"The model says (\d)\. You said 3\. It was (right|wrong)\.", page.inner_text("#said")
     )
     assert (said[1] == "3") == (said[2] == "right")
+    for way, step in (
+        ("back", "answer"),
+        ("back", "sent"),
+        ("forward", "answer"),
+        ("forward", "ballot"),
+    ):
+        page.evaluate(f"history.{way}()")
+        page.wait_for_function(f"document.body.dataset.step === '{step}'")
     page.check("#vote-agree")
     page.click("#vote-consent [type=submit]")
     page.wait_for_selector("#vote-receipt:visible")
+    for _ in range(2):  # neither the answer nor the draw comes back
+        page.evaluate("history.back()")
+        page.wait_for_timeout(80)
+        assert page.evaluate("document.body.dataset.step") == "sent"
+    assert [path for path, _ in voter.sent].count("votes") == 1
     path, body = voter.sent[-1]
     assert path == "votes"
     assert sorted(json.loads(body)) == ["model", "vote"]
