@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from urllib.parse import urlsplit
@@ -151,6 +152,8 @@ def test_draw_consent_send_and_the_count_rises_by_one(visitor, site, mechanism):
     assert page.url == f"{site.url}/c/{site.campaign_id}"
     assert "Digits" in page.inner_text("h1")
     assert "To learn how people write digits." in page.inner_text("#purpose")
+    assert "ε\u00a0=\u00a04" in page.inner_text("#risk")
+    page.click("text=How it works")
     assert "ε\u00a0=\u00a04" in page.inner_text("#fact-odds")
     assert "ε\u00a0=\u00a06" in page.inner_text("#fact-total")
     assert page.locator("#limits li").count() >= 4
@@ -355,14 +358,19 @@ def test_what_is_missing_is_said_in_one_sentence(visitor, site):
     page = person.open(invite(site)[0])
     page.click("#start")
     page.click("#continue")
-    assert page.inner_text("#problem") == "Draw something first."
+    label = "Choose an answer to “Which one did you draw?”"
+    assert page.inner_text("#pad-error") == "Draw something first."
+    assert page.inner_text("#label-error") == label
     person.stroke()
+    assert page.locator("#pad-error").is_hidden()
     page.click("#continue")
-    assert page.inner_text("#problem") == "Choose an answer to “Which one did you draw?”"
+    assert page.inner_text("#label-error") == label
     page.click("#clear")
     page.check("#choice-4")
+    assert page.locator("#label-error").is_hidden()
     page.click("#continue")
-    assert page.inner_text("#problem") == "Draw something first."
+    assert page.inner_text("#pad-error") == "Draw something first."
+    assert page.is_visible("#answer")
 
 
 def test_without_a_link_the_code_is_pasted_and_a_wrong_one_is_refused(visitor, site):
@@ -464,14 +472,22 @@ def test_a_table_is_a_form(browser, tmp_path, kind):
         page.click("#start")
         assert page.get_by_role("group", name="Do you smoke?").is_visible()
         page.click("#continue")
-        assert page.inner_text("#problem") == "Fill in “age”."
+        error = {
+            name: page.locator(f"#field-{at}-error")
+            for at, name in enumerate(("age", "income", "zone"))
+        }
+        assert error["age"].inner_text() == "Fill in “age”."
+        assert error["income"].is_hidden()  # it may be left empty
+        assert error["zone"].inner_text() == "Choose an answer for “zone”."
         page.get_by_label("age").fill("17")
         page.click("#continue")
-        assert page.inner_text("#problem") == "“age” must be from 18 to 90."
+        assert error["age"].inner_text() == "“age” must be from 18 to 90."
         page.get_by_label("age").fill("41.5")
+        assert error["age"].is_hidden()
         page.click("#continue")
-        assert page.inner_text("#problem") == "Choose an answer for “zone”."
+        assert error["zone"].inner_text() == "Choose an answer for “zone”."
         page.get_by_label("zone").select_option("Other, or I do not know")
+        assert error["zone"].is_hidden()
         page.get_by_label("yes").check()
         page.click("#continue")
         page.wait_for_selector("#preview:visible")
@@ -535,6 +551,9 @@ def test_owner_and_voter(browser, tmp_path, mechanism, digits, by_class):
         page.wait_for_selector("#accuracy-box:visible")
         assert page.locator("#by-class svg").count() == (10 if by_class else 0)
         assert page.is_visible("#by-class-box") == by_class
+        pattern = r"always answering “(\d)”.* right for ([\d.]+)\s% of people"
+        largest = re.search(pattern, page.inner_text("#baseline"))
+        assert float(largest[2]) == max(shares) == shares[int(largest[1])]
         bars = page.locator("#accuracy .name").all_inner_texts()
         assert bars == ["20 voters", "Balanced"][: 1 + by_class]
         files(page, site)
@@ -589,9 +608,22 @@ def vote(voter, token):
         r"The model says (\d)\. You said 3\. It was (right|wrong)\.", page.inner_text("#said")
     )
     assert (said[1] == "3") == (said[2] == "right")
+    for way, step in (
+        ("back", "answer"),
+        ("back", "sent"),
+        ("forward", "answer"),
+        ("forward", "ballot"),
+    ):
+        page.evaluate(f"history.{way}()")
+        page.wait_for_function(f"document.body.dataset.step === '{step}'")
     page.check("#vote-agree")
     page.click("#vote-consent [type=submit]")
     page.wait_for_selector("#vote-receipt:visible")
+    for _ in range(2):  # neither the answer nor the draw comes back
+        page.evaluate("history.back()")
+        page.wait_for_timeout(80)
+        assert page.evaluate("document.body.dataset.step") == "sent"
+    assert [path for path, _ in voter.sent].count("votes") == 1
     path, body = voter.sent[-1]
     assert path == "votes"
     assert sorted(json.loads(body)) == ["model", "vote"]
@@ -603,6 +635,12 @@ def files(page, site):
         with page.expect_download() as waiting:
             page.click(f"[data-file='{name}']")
         assert waiting.value.path().read_bytes().startswith(start)
+    with page.expect_download() as waiting:
+        page.click("#table")
+    rows = list(csv.reader(waiting.value.path().read_text().splitlines()))
+    assert rows[0] == ["estimate", "of", "value", "low", "high"]
+    assert [row[1] for row in rows if row[0] == "share of label"] == [str(at) for at in range(10)]
+    assert ["accuracy"] in [row[:1] for row in rows]
     page.fill("#count", "3")
     with page.expect_download() as waiting:
         page.click("#invite button")

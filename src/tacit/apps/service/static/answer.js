@@ -1,8 +1,8 @@
 /* A person's answer: a drawing or a form, and a label. It stays in this object. */
 
 import { Pad } from "./drawing.js";
-import { find, make, say } from "./page.js";
-import { columnsOf, problemWith, rowOf } from "./rows.js";
+import { Complaint, find, focusOn, make, say } from "./page.js";
+import { columnsOf, problemWith, rowOf, titleOf } from "./rows.js";
 
 const MOST_FIELDS = 200, MOST_BUTTONS = 24;
 
@@ -23,6 +23,10 @@ export class Answer {
   }
 
   #pad() {
+    this.drawn = new Complaint(find("pad-error"), find("pad"));
+    for (const event of ["pointerup", "keyup"]) {
+      find("pad").addEventListener(event, () => this.drawn.element.hidden || this.#checkPad());
+    }
     this.pad = new Pad(find("pad"), say);
     find("clear").addEventListener("click", () => {
       this.pad.clear();
@@ -33,15 +37,18 @@ export class Answer {
   }
 
   #fields() {
-    this.inputs = columnsOf(this.schema).map((column, at) => {
+    this.columns = columnsOf(this.schema);
+    this.complaints = [];
+    this.inputs = this.columns.map((column, at) => {
       const id = `field-${at}`, hint = hintOf(column);
       const input = column.kind === "categorical" ? selectOf(column, id) : numberOf(column, id);
-      const parts = [make("label", { for: id }, column.name), input];
-      if (hint) {
-        input.setAttribute("aria-describedby", `${id}-hint`);
-        parts.push(make("small", { id: `${id}-hint` }, hint));
-      }
-      find("fill").append(make("div", { class: "field" }, ...parts));
+      const wrong = Complaint.make(`${id}-error`, input);
+      const parts = [make("label", { for: id }, titleOf(column)), input];
+      if (hint) parts.push(make("small", { id: `${id}-hint` }, hint));
+      input.setAttribute("aria-describedby", `${hint ? `${id}-hint ` : ""}${id}-error`);
+      input.addEventListener("input", () => wrong.element.hidden || this.#checkField(at));
+      this.complaints.push(wrong);
+      find("fill").append(make("div", { class: "field" }, ...parts, wrong.element));
       return input;
     });
   }
@@ -49,6 +56,8 @@ export class Answer {
   #labels() {
     find("label").hidden = !this.classes;
     if (!this.classes) return;
+    this.labelled = new Complaint(find("label-error"), find("label"));
+    find("label").addEventListener("input", () => this.labelled.element.hidden || this.#checkLabel());
     if (this.classes.length > MOST_BUTTONS) {
       const options = this.classes.map((name, at) => make("option", { value: at }, String(name)));
       find("choices").append(make("select", { id: "choice", "aria-label": "Label", autocomplete: "off" },
@@ -69,35 +78,58 @@ export class Answer {
     return chosen && chosen.value !== "" ? Number(chosen.value) : undefined;
   }
 
-  #values() {
-    if (this.pad) {
-      const { lower, upper, image } = this.schema;
-      return this.pad.picture(image, this.frame).map((ink) => lower + ink * (upper - lower));
-    }
-    return this.inputs.map((input) => {
-      if (input.tagName === "SELECT") return input.value === "" ? undefined : Number(input.value);
-      if (input.validity.badInput) return NaN;
-      return input.value.trim() === "" ? null : Number(input.value);
-    });
+  #value(input) {
+    if (input.tagName === "SELECT") return input.value === "" ? undefined : Number(input.value);
+    if (input.validity.badInput) return NaN;
+    return input.value.trim() === "" ? null : Number(input.value);
   }
 
-  /** Returns the row and label; throws one sentence about whatever is missing. */
+  #values() {
+    if (!this.pad) return this.inputs.map((input) => this.#value(input));
+    const { lower, upper, image } = this.schema;
+    return this.pad.picture(image, this.frame).map((ink) => lower + ink * (upper - lower));
+  }
+
+  #checkPad() {
+    return this.drawn.say(this.pad.empty ? "Draw something first." : "");
+  }
+
+  #checkField(at) {
+    const column = this.columns[at], value = this.#value(this.inputs[at]);
+    const missing = value === undefined && `Choose an answer for “${titleOf(column)}”.`;
+    return this.complaints[at].say(missing || problemWith(column, value));
+  }
+
+  #checkLabel() {
+    return this.labelled.say(this.label === undefined ? `Choose an answer to “${find("question").textContent}”` : "");
+  }
+
+  /** Returns the row and label; null if something is missing, which is said beside it. */
   take() {
-    if (this.pad?.empty) throw new Error("Draw something first.");
-    const values = this.#values();
-    if (!this.pad) {
-      columnsOf(this.schema).forEach((column, at) => {
-        const value = values[at] ?? (column.kind === "categorical" ? -2 : null);
-        const problem = value === -2 ? `Choose an answer for “${column.name}”.` : problemWith(column, value);
-        if (problem) {
-          this.inputs[at].focus();
-          throw new Error(problem);
-        }
-      });
+    const wrong = [];
+    if (this.pad) {
+      if (!this.#checkPad()) wrong.push([find("pad"), find("draw")]);
+    } else {
+      this.inputs.forEach((input, at) => { if (!this.#checkField(at)) wrong.push([input, input.parentElement]); });
     }
-    const { label } = this;
-    if (label === undefined) throw new Error(`Choose an answer to “${find("question").textContent}”`);
-    return { values, row: rowOf(this.schema, values), label };
+    if (this.classes && !this.#checkLabel()) wrong.push([find("choices").querySelector("input, select"), find("label")]);
+    if (wrong.length > 0) {
+      focusOn(...wrong[0]);
+      return null;
+    }
+    const values = this.#values();
+    return { values, row: rowOf(this.schema, values), label: this.label };
+  }
+
+  /** Makes elements that show every answer as it was given. */
+  own() {
+    const said = this.pad ? [] : this.columns.map((column, at) => [titleOf(column), this.#said(this.inputs[at])]);
+    if (this.classes) said.push([find("question").textContent, String(this.classes[this.label])]);
+    return said.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value)));
+  }
+
+  #said(input) {
+    return input.tagName === "SELECT" ? input.selectedOptions[0].textContent : input.value.trim() || "not known";
   }
 
   /** Forgets what was drawn or filled in. */
@@ -106,6 +138,7 @@ export class Answer {
     this.inputs?.forEach((input) => { input.value = ""; });
     document.querySelectorAll("input[name=choice]").forEach((input) => { input.checked = false; });
     if (find("choice")) find("choice").value = "";
+    [this.drawn, this.labelled, ...(this.complaints ?? [])].forEach((one) => one?.say(""));
   }
 }
 

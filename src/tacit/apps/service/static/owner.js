@@ -6,12 +6,13 @@ import { bars, reach } from "./bars.js";
 import { bytesOf } from "./device.js";
 import { paint } from "./drawing.js";
 import { attempt, campaignId, complain, explained, find, make, save, say } from "./page.js";
+import { asTable, groupsOf, largest } from "./results.js";
 import { cost, factor, percent, plural } from "./words.js";
 
 const id = await attempt(campaignId);
 const EVERY = 4000, GROUPS = 16;
 const STATES = { open: "Open", early: "Not yet open", closed: "Closed", full: "Full" };
-let api = null, campaign = null, described = null, seen = null, timer = null, lost = false;
+let api = null, campaign = null, described = null, seen = null, timer = null, lost = false, shown = null;
 
 // --- what everyone sees -------------------------------------------------------------------------
 
@@ -27,6 +28,7 @@ async function counts() {
     make("small", {}, `changes odds by a factor of at most ${factor(campaign.total_epsilon)}`));
   if (!find("explanation").firstChild) find("explanation").append(...explained(campaign.explanation));
   find("closing").hidden = api === null || campaign.state === "closed";
+  find("table").hidden = shown === null;
   document.querySelector("[data-file=model]").hidden = campaign.model === null;
 }
 
@@ -77,6 +79,8 @@ function few({ reports = campaign.reports, minimum = campaign.minimum }) {
 const named = (entries, key, name = String) => entries.map((one) => ({ ...one, name: name(one[key]) }));
 
 function show(summary) {
+  shown = summary;
+  find("table").hidden = false;
   find("few").hidden = true;
   find("results").hidden = false;
   find("survey").hidden = summary.answers === undefined;
@@ -86,7 +90,10 @@ function show(summary) {
     return showAnswers(summary, described.schema);
   }
   const classes = named(summary.classes, "class");
-  const groups = named(summary.codewords ?? [], "codeword", (at) => `Group ${at + 1}`)
+  const words = groupsOf(described);
+  find("typical").hidden = words === null;
+  find("codewords").classList.toggle("described", words !== null);
+  const groups = named(summary.codewords ?? [], "codeword", (at) => `Group ${at + 1}${words ? `: ${words[at]}` : ""}`)
     .map((one) => ({ ...one, picture: pictureOf(one.codeword) })).sort((a, b) => b.share - a.share);
   chart("classes", classes);
   chart("codewords", groups.slice(0, GROUPS));
@@ -115,7 +122,8 @@ function chart(name, entries, most = reach(entries)) {
   find(name).replaceChildren(...bars(entries, most));
 }
 
-function model({ accuracy, votes, minimum }) {
+function model(summary) {
+  const { accuracy, votes, minimum } = summary;
   const published = campaign.model;
   find("model-box").hidden = !campaign.labelled;
   const elsewhere = campaign.artifact.kind === "partitions";
@@ -130,10 +138,18 @@ function model({ accuracy, votes, minimum }) {
   const entries = [{ ...accuracy, name: plural(accuracy.voters, "voter"), share: accuracy.accuracy }];
   if (balanced !== null) entries.push({ ...balanced, name: "Balanced", share: balanced.accuracy });
   chart("accuracy", entries, 1);
+  baseline(largest(summary));
   chart("by-class", named(accuracy.by_class.map((one) => ({ ...one, share: one.accuracy })), "class"), 1);
 }
 
-
+/** Says what a model that looks at nothing would reach. */
+function baseline(most) {
+  find("baseline").hidden = most === null;
+  if (most === null) return;
+  const [low, high] = most.interval.map((end) => (100 * end).toFixed(1));
+  find("baseline").textContent = `For comparison: always answering “${most.class}”, the largest label, would be right for `
+    + `${(100 * most.share).toFixed(1)}\u00a0% of people (${low} to ${high}\u00a0%).`;
+}
 
 /** Describes the model; `minimum` is the number of votes that its accuracy waits for, or null. */
 function modelText(published, votes, minimum) {
@@ -235,6 +251,11 @@ async function download(file) {
   return say(`Saved as ${FILES[file]}.`);
 }
 
+function saveTable() {
+  save("results.csv", asTable(shown), "text/csv");
+  say("Saved as results.csv.");
+}
+
 async function close() {
   await api.json("/close", { body: "{}" });
   find("closing").open = false;
@@ -255,6 +276,7 @@ on(find("invite"), "submit", invite);
 on(find("learn"), "click", learn);
 on(find("ask"), "submit", () => ask(api, described.schema));
 on(find("close"), "click", close);
+on(find("table"), "click", () => saveTable());
 for (const button of document.querySelectorAll("[data-file]")) on(button, "click", () => download(button.dataset.file));
 document.addEventListener("visibilitychange", () => { if (!document.hidden) watch(); });
 

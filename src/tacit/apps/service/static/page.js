@@ -4,7 +4,7 @@ export const find = (id) => document.getElementById(id);
 
 /** Makes an element with attributes and children; a function among the attributes is a listener. */
 export function make(tag, attributes = {}, ...children) {
-  const svg = ["svg", "rect", "line"].includes(tag);
+  const svg = ["svg", "rect", "line", "circle"].includes(tag);
   const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") made.addEventListener(name, value);
@@ -15,8 +15,15 @@ export function make(tag, attributes = {}, ...children) {
   return made;
 }
 
-/** Shows one of the page's steps, and moves focus and view to it. */
-export function step(id) {
+/** Shows one of the page's steps, and moves focus and view to it.
+ *
+ * A step forward is a new entry of the browser's history, so that Back returns from it; any other
+ * takes the place of the current entry.
+ */
+export function step(id, { forward = false, vote = false } = {}) {
+  const state = { ...history.state, step: id, vote };
+  if (forward) history.pushState(state, "");
+  else history.replaceState(state, "");
   for (const section of document.querySelectorAll("main > section")) section.hidden = section.id !== id;
   document.body.dataset.step = id;
   const heading = find(id).querySelector("h2");
@@ -34,6 +41,33 @@ export const say = (text) => { find("status").textContent = text; };
 export function complain(text) {
   find("problem").textContent = text;
   find("problem").hidden = !text;
+}
+
+/** What is wrong with one field: said beside it, tied to it, and removed when it is mended. */
+export class Complaint {
+  constructor(element, marked) {
+    Object.assign(this, { element, marked });
+  }
+
+  /** Makes a place for it. */
+  static make(id, marked) {
+    return new Complaint(make("p", { class: "error", id, "aria-live": "polite", hidden: true }), marked);
+  }
+
+  /** Says this sentence; "" removes it. Returns whether nothing is wrong. */
+  say(text) {
+    this.element.textContent = text;
+    this.element.hidden = !text;
+    if (text) this.marked.setAttribute("aria-invalid", "true");
+    else this.marked.removeAttribute("aria-invalid");
+    return !text;
+  }
+}
+
+/** Moves focus to a field, in the middle of the view together with what is wrong with it. */
+export function focusOn(input, around) {
+  input.focus({ preventScroll: true });
+  around.scrollIntoView({ block: around.offsetHeight < innerHeight ? "center" : "end" });
 }
 
 /** Runs work that may fail, and shows the error's message. */

@@ -3,13 +3,14 @@
 import { Answer, askable } from "./answer.js";
 import { Api, patiently } from "./api.js";
 import { deviceOf, modelOf, mustAgree, votesOf } from "./device.js";
+import { dots } from "./dots.js";
 import { Kept } from "./kept.js";
 import { Account } from "./ledger.js";
 import { attempt, campaignId, complain, explained, find, make, save, say, step } from "./page.js";
-import { examples, own } from "./preview.js";
+import { examples, inFull, mismatch, own } from "./preview.js";
 import { SystemEntropy } from "./randomness.js";
 import { Sheet, exampleOf, promises, reportOf } from "./sheet.js";
-import { USED, closed, conclusions, facts, voteState, voteTold } from "./words.js";
+import { USED, closed, conclusions, facts, terms, voteState, voteTold } from "./words.js";
 
 const entropy = new SystemEntropy();
 let id, campaign, described, device, api, kept, answer, taken, ballot, votes, model, account;
@@ -28,6 +29,7 @@ function mustBeSecure() {
 /** Takes the token from after the # of the link, which no server sees, and removes it from the address. */
 function tokenOfLink() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token") ?? history.state?.token ?? null;
+  history.scrollRestoration = "manual";
   history.replaceState(given === null ? null : { token: given }, "", location.pathname);
   return given;
 }
@@ -137,6 +139,8 @@ function describe() {
     find(`fact-${name}`).textContent = text;
     find(`fact-${name}`).hidden = text === null;
   }
+  for (const [name, text] of Object.entries(terms(campaign))) find(`term-${name}`).textContent = text;
+  if (!campaign.delta) for (const place of ["risk", "risk-again"]) find(place).replaceChildren(dots(described.epsilon));
   for (const list of ["limits", "limits-again"]) find(list).replaceChildren(...lines(campaign.certificate.not_protected));
   find("explanation").replaceChildren(...explained(campaign.explanation));
   find("certificate").href = `/v1/campaigns/${id}/certificate?round=${Number(campaign.round)}`;
@@ -149,10 +153,9 @@ function describe() {
 
 function question(title, stepText) {
   answer ??= new Answer(described);
-  answer.clear();
   find("answer-title").textContent = title;
   find("answer-step").textContent = stepText;
-  step("answer");
+  step("answer", { forward: true, vote: voting });
 }
 
 /** Draws the sheet of questions once, before anything is asked, and keeps it: answers cannot choose it. */
@@ -162,25 +165,53 @@ async function startSurvey() {
   if (sheet === undefined) return sent();
   answer ??= new Sheet(device, sheet);
   find("answer-title").textContent = "Your answers";
-  return step("answer");
+  return step("answer", { forward: true });
 }
 
-function onward() {
+function onward(forward = true) {
   taken = answer.take();
   if (taken === null) return undefined;  // the form says what is missing, and where
-  if (device.sheets) {
-    find("own-answers").replaceChildren(...answer.own());
-    find("answers-stay").hidden = false;
-  }
-  if (voting) return tryModel();
+  if (voting) return tryModel(forward);
+  find("own-answers").replaceChildren(...answer.own());
+  find("answers-stay").hidden = !find("own-answers").firstChild;
   const picture = own(described, taken);
   find("own").querySelector("canvas")?.remove();
   find("own").hidden = picture === null;
   if (picture) find("own").prepend(picture);
+  find("mismatch").textContent = mismatch(device, described);
+  find("mismatch").hidden = !find("mismatch").textContent;
   find("told").replaceChildren(...lines(device.sheets ? answer.told() : conclusions(device, described)));
   find("agree").checked = false;
   trials();
-  return step("preview");
+  return step("preview", { forward });
+}
+
+function discard() {
+  answer.clear();
+  taken = null;
+  step("answer", { vote: voting });
+  say("Your answer is discarded.");
+}
+
+/** Forgets an answer that a report was drawn from, and everything that shows it. */
+function forget() {
+  answer.clear();
+  find("own").querySelector("canvas")?.remove();
+  for (const place of ["own-answers", "trials", "said"]) find(place).replaceChildren();
+}
+
+/** Follows the browser's Back and Forward, from which nothing is ever drawn. */
+function travel({ state }) {
+  const now = document.body.dataset.step, { step: to, vote = false } = state ?? {};
+  if (new URLSearchParams(location.hash.slice(1)).has("token")) return location.reload();  // another invitation
+  if (now === undefined || now === "asking") return now && step(now);  // while a report is drawn, nothing moves
+  const answering = Boolean(answer) && voting === vote && kept?.all[vote ? "vote" : "report"] === undefined;
+  if (answering && to === "answer") return step(to, { vote });
+  if (answering && (to === "preview" || to === "ballot")) {
+    onward(false);
+    return taken === null ? history.back() : undefined;
+  }
+  return now === "sent" ? step(now) : arrive();
 }
 
 const trials = () => find("trials").replaceChildren(...examples(device, described, taken, exampleOf));
@@ -202,8 +233,7 @@ async function drawn(kind, before, price, release) {
     step(before);
     throw error;
   }
-  answer.clear();
-  find("own-answers").replaceChildren();
+  forget();
   await account.read();
   return kept.all[kind] !== undefined;
 }
@@ -243,9 +273,10 @@ async function deliver() {
 function exactly() {
   find("bytes").textContent = [kept.all.report, kept.all.vote].filter(Boolean).join("\n\n");
   find("exactly").hidden = !find("bytes").textContent;
-  if (device?.sheets && kept.all.report !== undefined) {
-    find("in-words").replaceChildren(reportOf(JSON.parse(kept.all.report).report, device));
-  }
+  const { artifact, report } = JSON.parse(kept.all.report ?? "{}");
+  // A report of another round has other groups, which this page does not have.
+  const known = device && report && artifact === campaign.artifact.sha256;
+  find("in-words").replaceChildren(...(known ? [inFull(report, device, described, reportOf)] : []));
 }
 
 /** Returns a title and a text on the report: drawn here, withdrawn, or unknown to this browser. */
@@ -321,7 +352,7 @@ async function startVote() {
 }
 
 /** Shows the model's answer, and whether it agrees with the label that the person gave. */
-function tryModel() {
+function tryModel(forward) {
   const place = model === null ? device.answer(device.encode(taken.row), ballot) : model.run(taken.row).data[0];
   const said = ballot.answers[place];
   if (said === undefined) throw new Error("The model gives no answer, so nothing was sent.");
@@ -332,7 +363,7 @@ function tryModel() {
   find("said").textContent = `The model says ${said}. You said ${truth}. It was ${right ? "right" : "wrong"}.`;
   find("vote-told").replaceChildren(...lines(voteTold(ballot, votes, device.cost)));
   find("vote-agree").checked = false;
-  step("ballot");
+  step("ballot", { forward, vote: true });
 }
 
 async function drawVote() {
@@ -375,16 +406,16 @@ onSubmit("consent", draw);
 onSubmit("vote-consent", drawVote);
 onSubmit("limit-form", setLimit);
 on("start", "click", start);
-on("continue", "click", onward);
+on("continue", "click", () => onward());
+on("discard", "click", discard);
 on("again", "click", trials);
-on("back-welcome", "click", () => (voting ? sent() : step("welcome")));
-on("back-answer", "click", () => step("answer"));
-on("back-vote", "click", () => step("answer"));
+for (const name of ["back-welcome", "back-answer", "back-vote"]) on(name, "click", () => history.back());
 on("resend", "click", deliver);
 on("withdraw", "click", () => withdraw(kept.all.receipt, { withdrawn: true }));
 on("withdraw-vote", "click", () => withdraw(kept.all.voteReceipt, { voteWithdrawn: true }));
 on("vote", "click", startVote);
 on("copy", "click", async () => { await navigator.clipboard.writeText(find("receipt").textContent); say("Copied."); });
 on("save", "click", () => save("receipt.txt", receiptText()));
+addEventListener("popstate", (event) => attempt(() => travel(event)));
 
 attempt(begin);

@@ -3,19 +3,37 @@
 import { paint } from "./drawing.js";
 import { make } from "./page.js";
 import { SystemEntropy, subset } from "./randomness.js";
-import { columnsOf } from "./rows.js";
+import { columnsOf, titleOf } from "./rows.js";
 
-const SHOWN = 4, MOST_TILES = 6, MOST_LINES = 3;
+const SHOWN = 4, MOST_TILES = 6, MOST_LINES = 2;
+
+const shownBy = (described, surveyed) =>
+  ({ latent: latentOf, features: featuresOf, partitions: wayOf, survey: surveyed }[described.channel.kind] ?? setOf);
 
 /** Makes elements that show a few example reports of this answer. */
 export function examples(device, described, answer, surveyed) {
-  const rng = new SystemEntropy(), encoded = device.encode(answer.row);
-  const show = { latent: latentOf, features: featuresOf, partitions: wayOf, survey: surveyed }[described.channel.kind] ?? setOf;
+  const rng = new SystemEntropy(), encoded = device.encode(answer.row), show = shownBy(described, surveyed);
   return Array.from({ length: SHOWN }, (_, at) => {
     const report = device.release(encoded, answer.label, rng);
     return make("li", {}, make("span", { class: "count" }, `Example ${at + 1}`),
       show(report, device, described, encoded, answer));
   });
+}
+
+/** Makes elements that show all of one report, without the answer that it was drawn from. */
+export const inFull = (report, device, described, surveyed) =>
+  (described.channel.kind === "survey" ? surveyed(report, device) : shownBy(described)(report, device, described));
+
+/** Says that a report pairs things that need not belong together; "" where it pairs nothing. */
+export function mismatch(device, { classes, schema, labelled, channel }) {
+  if (!labelled || channel.kind === "survey") return "";
+  const [first, second] = classes;
+  if (device.flip !== undefined) {
+    return "The noise changes your choice in some reports, and leaves it in others. A choice that does not fit is no mistake.";
+  }
+  return schema.image ? `Each pair is chosen at random, so most do not fit: a sample that looks like “${first}” may be `
+    + `paired with “${second}”. That is no mistake; it is what protects you.`
+    : "Each group is paired with a choice at random, so most pairs do not fit. That is no mistake; it is what protects you.";
 }
 
 /** Makes a small picture of the answer as the encoder reads it; null for a form. */
@@ -29,29 +47,37 @@ export function own(described, answer) {
 // --- one report ---------------------------------------------------------------------------------
 
 function setOf({ symbols }, device, described, encoded, answer) {
-  const mine = device.symbol(encoded, answer.label), names = described.classes;
-  const shown = someOf(symbols, mine, described.schema.image ? MOST_TILES : MOST_LINES);
+  const mine = answer && device.symbol(encoded, answer.label), most = described.schema.image ? MOST_TILES : MOST_LINES;
+  const shown = answer ? someOf(symbols, mine, most) : symbols;
   const tiles = shown.map((symbol) => {
-    const codeword = Math.floor(symbol / device.classes), label = names?.[symbol % device.classes];
-    const caption = [label === undefined ? `Group ${codeword + 1}` : String(label)];
-    if (symbol === mine) caption.push(make("strong", {}, "yours"));
-    return make("figure", { class: symbol === mine ? "mine" : "" },
-      exampleOf(device, described.schema, codeword), make("figcaption", {}, ...caption));
+    const codeword = Math.floor(symbol / device.classes);
+    const figure = make("figure", { class: symbol === mine ? "mine" : "" },
+      exampleOf(device, described.schema, codeword), make("figcaption", {}, ...paired(described, codeword, symbol)));
+    if (symbol === mine) figure.lastChild.append(" ", make("strong", {}, "yours"));
+    return figure;
   });
   const more = symbols.length - shown.length;
-  if (more > 0) tiles.push(make("span", { class: "more" }, `and ${more} more`));
-  return make("div", { class: "tiles" }, ...tiles);
+  if (more > 0) tiles.push(make("span", { class: "more" }, `and ${more.toLocaleString("en")} more`));
+  return make("div", { class: described.schema.image ? "tiles" : "tiles rows" }, ...tiles);
+}
+
+/** Names a codeword, and the choice that is paired with it. */
+function paired({ classes, labelled, schema }, codeword, symbol) {
+  const label = labelled ? String(classes[symbol % classes.length]) : null;
+  if (schema.image) return [label === null ? `Sample ${codeword + 1}` : `with “${label}”`];
+  return [`Group ${codeword + 1}${label === null ? "" : ` with “${label}”`}`];
 }
 
 /** Names the way of sorting, and groups and choices in it. */
 function wayOf({ partition, symbols }, device, described, encoded, answer) {
-  const mine = device.symbol(encoded[partition], answer.label);
-  const shown = someOf(symbols, mine, MOST_TILES).map((symbol) => {
-    const label = described.classes?.[symbol % device.classes];
+  const mine = answer && device.symbol(encoded[partition], answer.label);
+  const some = answer ? someOf(symbols, mine, MOST_TILES) : symbols;
+  const shown = some.map((symbol) => {
+    const label = described.labelled ? described.classes[symbol % device.classes] : undefined;
     const name = `group ${Math.floor(symbol / device.classes) + 1}${label === undefined ? "" : ` with “${label}”`}`;
     return make("li", {}, name, ...(symbol === mine ? [" ", make("strong", {}, "yours")] : []));
   });
-  const more = symbols.length - shown.length;
+  const more = symbols.length - some.length;
   if (more > 0) shown.push(make("li", { class: "more" }, `and ${more} more`));
   return make("div", { class: "way" }, `Way ${partition + 1} of ${device.partitions}:`, make("ul", {}, ...shown));
 }
@@ -66,27 +92,34 @@ export function someOf(symbols, mine, most) {
 /** Shows what a codeword stands for: a picture, or the centre of a group of rows. */
 function exampleOf(device, schema, codeword) {
   const values = Array.from(device.prototype(codeword), (byte) => byte / 255);
-  if (!schema.image) return make("span", { class: "summary" }, inWords(schema, values));
+  if (!schema.image) return listed(inWords(schema, values));
   const canvas = make("canvas", { class: "tile", role: "img", "aria-label": `Sample ${codeword + 1}` });
   return paint(canvas, values, schema.image);
 }
 
-function inWords(schema, values) {
+/** Lists every column with its value. */
+const listed = (pairs) => make("dl", { class: "columns" },
+  ...pairs.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+
+const short = (number) => Number(number.toPrecision(3)).toLocaleString("en");
+
+/** Returns every column of a schema with a typical value, from the features of a codeword. */
+export function inWords(schema, values) {
   const columns = columnsOf(schema), numbers = columns.filter((one) => one.kind === "continuous");
   const indicated = numbers.filter((one) => one.missing === "indicate").length;
   let at = numbers.length + indicated;
   const middle = (one) => one.lower + values[numbers.indexOf(one)] * (one.upper - one.lower);
-  return columns.slice(0, 4).map((one) => {
-    if (one.kind === "continuous") return `${one.name} ${Number(middle(one).toPrecision(3))}`;
+  return columns.map((one) => {
+    if (one.kind === "continuous") return [titleOf(one), short(middle(one))];
     const shares = values.slice(at, (at += one.categories.length + (one.unseen === "other")));
-    return `${one.name} ${one.categories[shares.indexOf(Math.max(...shares))] ?? "other"}`;
-  }).join(", ");
+    return [titleOf(one), one.categories[shares.indexOf(Math.max(...shares))] ?? "other"];
+  });
 }
 
-function latentOf({ latent, label }, device, described, encoded) {
+function latentOf({ latent, label }, device, described, encoded = [], answer = undefined) {
   const most = Math.max(...latent.map(Math.abs), ...encoded.map(Math.abs), 1);
-  return make("div", { class: "tiles" }, levels(encoded, most, "yours"), levels(latent, most, "sent"),
-    labelled(label, described));
+  return make("div", { class: "tiles" }, ...(answer ? [levels(encoded, most, "yours")] : []), levels(latent, most, "sent"),
+    labelled(label, described, answer));
 }
 
 /** Draws numbers as bars to the left and right of 0. */
@@ -98,23 +131,28 @@ function levels(values, most, caption) {
     make("line", { class: "zero", x1: "50%", x2: "50%", y1: 0, y2: height })), make("figcaption", {}, caption));
 }
 
-function featuresOf({ numbers = [], codes = [], label }, device, described) {
+function featuresOf({ numbers = [], codes = [], label }, device, described, _, answer) {
   const { schema } = described;
   if (schema.image) {
     const canvas = make("canvas", { class: "tile", role: "img", "aria-label": "A noisy picture" });
     return make("div", { class: "tiles" },
-      paint(canvas, numbers.map((value) => value / device.steps), schema.image), labelled(label, described));
+      paint(canvas, numbers.map((value) => value / device.steps), schema.image), labelled(label, described, answer));
   }
   const columns = columnsOf(schema), within = columns.filter((one) => one.kind === "continuous");
-  const parts = within.map((one, at) => {
-    const value = one.lower + (numbers[at] / device.steps) * (one.upper - one.lower);
-    return `${one.name} ${Number(value.toPrecision(3))}`;
-  });
-  columns.filter((one) => one.kind === "categorical").forEach((one, at) => {
-    parts.push(`${one.name} ${one.categories[codes[device.indicated.length + at]] ?? "other"}`);
-  });
-  return make("div", { class: "tiles" }, make("span", { class: "summary" }, parts.join(", ")),
-    labelled(label, described));
+  const coded = columns.filter((one) => one.kind === "categorical");
+  const said = (one) => {
+    if (one.kind === "categorical") return one.categories[codes[device.indicated.length + coded.indexOf(one)]] ?? "other";
+    const at = within.indexOf(one), flag = device.indicated.indexOf(at);
+    return short(one.lower + (numbers[at] / device.steps) * (one.upper - one.lower))
+      + (flag >= 0 && codes[flag] === 1 ? ", marked as not known" : "");
+  };
+  return make("div", { class: "tiles rows" }, listed(columns.map((one) => [titleOf(one), said(one)])),
+    labelled(label, described, answer));
 }
 
-const labelled = (label, { classes }) => (label === undefined ? "" : make("strong", {}, String(classes[label])));
+/** Says what the noise made of the choice. */
+function labelled(label, { classes }, answer) {
+  if (label === undefined) return "";
+  const before = !answer ? "Choice: " : label === answer.label ? "The noise left your choice: " : "The noise turned your choice into: ";
+  return make("span", { class: "choice" }, before, make("strong", {}, String(classes[label])));
+}

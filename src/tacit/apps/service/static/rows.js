@@ -17,6 +17,9 @@ export function columnsOf(schema) {
   }));
 }
 
+/** Returns a column's name as a person reads it: "education_num" is "education num". */
+export const titleOf = ({ name }) => name.replace(/[_\s.-]+/g, " ").trim() || name;
+
 const scaled = (value, { lower, upper }) =>
   Math.min(Math.max((value - lower) / (upper - lower), 0), 1);
 
@@ -36,11 +39,11 @@ export function rowOf(schema, values) {
 /** Returns why a value cannot be in a column, in one sentence; "" if it can. */
 export function problemWith(column, value) {
   if (column.kind === "categorical") {
-    return value >= 0 || column.unseen === "other" ? "" : `Choose an answer for “${column.name}”.`;
+    return value >= 0 || column.unseen === "other" ? "" : `Choose an answer for “${titleOf(column)}”.`;
   }
-  if (value === null) return column.missing === "indicate" ? "" : `Fill in “${column.name}”.`;
-  if (!Number.isFinite(value)) return `“${column.name}” must be a number.`;
+  if (value === null) return column.missing === "indicate" ? "" : `Fill in “${titleOf(column)}”.`;
+  if (!Number.isFinite(value)) return `“${titleOf(column)}” must be a number.`;
   const outside = value < column.lower || value > column.upper;
   return outside && column.outside === "refuse"
-    ? `“${column.name}” must be from ${column.lower} to ${column.upper}.` : "";
+    ? `“${titleOf(column)}” must be from ${column.lower} to ${column.upper}.` : "";
 }

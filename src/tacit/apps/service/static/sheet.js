@@ -1,6 +1,6 @@
 /* The questions of one sheet as a form, and a survey's reports in words. */
 
-import { find, make } from "./page.js";
+import { Complaint, find, focusOn, make } from "./page.js";
 import { someOf } from "./preview.js";
 import { dateAfter, isDate } from "./survey.js";
 import { cost, factor, guess, percent, plural, surer } from "./words.js";
@@ -98,15 +98,16 @@ function named({ channel, measures }) {
 class Field {
   constructor(question, id) {
     Object.assign(this, { question, id });
-    this.problem = make("p", { class: "error", id: `${id}-error`, "aria-live": "polite", hidden: true });
     const { options } = question;
     this.radios = Boolean(options) && options.length <= MOST_BUTTONS;
     this.inputs = this.radios ? this.#radios() : [options ? this.#select() : this.#input()];
     this.element = this.radios ? this.#fieldset() : this.#labelled();
+    this.complaint = Complaint.make(`${id}-error`, this.radios ? this.element : this.inputs[0]);
+    this.element.append(this.complaint.element);
     const described = [...this.element.querySelectorAll("small")].map((one) => one.id);
     this.#described = [...described, `${id}-error`].join(" ");
     (this.radios ? [this.element] : this.inputs).forEach((one) => one.setAttribute("aria-describedby", this.#described));
-    this.element.addEventListener("input", () => this.problem.hidden || this.check());
+    this.element.addEventListener("input", () => this.complaint.element.hidden || this.check());
   }
 
   #described;
@@ -131,14 +132,14 @@ class Field {
     const choices = this.inputs.map((input) =>
       make("span", {}, input, make("label", { for: input.id }, titled(input.value))));
     return make("fieldset", { class: "ask" }, make("legend", {}, headingOf(this.question)), ...this.#help(),
-      make("div", { class: "choices" }, ...choices), this.problem);
+      make("div", { class: "choices" }, ...choices));
   }
 
   #labelled() {
     const { unit, kind } = this.question, [input] = this.inputs;
     const beside = unit && kind === "number" ? [make("span", { class: "unit", id: `${this.id}-unit` }, unit)] : [];
     return make("div", { class: "ask" }, make("label", { for: this.id }, headingOf(this.question)), ...this.#help(),
-      make("div", { class: "entry" }, input, ...beside), this.problem);
+      make("div", { class: "entry" }, input, ...beside));
   }
 
   #help() {
@@ -173,22 +174,16 @@ class Field {
     const missing = options ? "Choose an answer." : `Give a ${kind}.`;
     const other = `This must be a ${kind}, like ${kind === "date" ? "2026-01-31" : "3 or 2.5"}.`;
     const wrong = value === undefined ? missing : Number.isNaN(value) ? other : "";
-    this.problem.textContent = wrong;
-    this.problem.hidden = !wrong;
-    const marked = this.radios ? this.element : this.inputs[0];
-    if (wrong) marked.setAttribute("aria-invalid", "true");
-    else marked.removeAttribute("aria-invalid");
-    return !wrong;
+    return this.complaint.say(wrong);
   }
 
   focus() {
-    this.inputs[0].focus({ preventScroll: true });
-    this.element.scrollIntoView({ block: "center" });
+    focusOn(this.inputs[0], this.element);
   }
 
   clear() {
     this.inputs.forEach((one) => { if (this.radios) one.checked = false; else one.value = ""; });
-    this.problem.hidden = true;
+    this.complaint.say("");
   }
 }
 

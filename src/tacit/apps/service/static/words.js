@@ -34,6 +34,14 @@ function times(many, prior, epsilon) {
   return Number((many * held + all - 1n) / all);
 }
 
+/** Returns how many of 100 people, at most, can become suspects if about 10 are before a report; never fewer. */
+export const suspected = (epsilon, people, before) => Math.max(times(BigInt(people), before / people, epsilon), before);
+
+const LEVELS = [[0.5, "very strong"], [1, "strong"], [2, "medium"], [4, "weak"], [700, "very weak"]];
+
+/** Returns a word for how well ε protects. */
+export const level = (epsilon) => (LEVELS.find(([most]) => epsilon <= most) ?? LEVELS.at(-1))[1];
+
 export const plural = (count, one, many = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 
 // --- before the person decides ------------------------------------------------------------------
@@ -50,6 +58,8 @@ export function facts(campaign, described, device) {
   return {
     stays: described.schema.image ? "Your drawing stays in this browser. It is never sent."
       : "Your answers stay in this browser. They are never sent.",
+    chosen: "One report is sent, chosen at random. It may or may not fit what you answered.",
+    limited: delta ? null : `What it can reveal about you is limited. Protection: ${level(epsilon)}.`,
     sent: sent(described.schema.image, device),
     odds: delta ? `The certificate below says how well you are protected (${cost(epsilon)}, δ = ${delta}).`
       : `${surer(0.1, epsilon, "your report")} In other words, the report changes the odds of any guess about you by a `
@@ -82,9 +92,21 @@ function sent(image, device) {
 const inWays = ({ partitions, codewords }) => (partitions === 1 ? "There is one way"
   : `There are ${partitions} different ways`) + ` to sort answers into ${codewords} groups of similar ones.`;
 
+const when = (text) => new Date(text).toLocaleString("en", { dateStyle: "long", timeStyle: "short" });
+
+/** Returns until when a survey takes answers, who gets them, how long they are kept, and whom to ask. */
+export function terms({ closes, quota }) {
+  const ends = [...(closes ? [when(closes)] : []), ...(quota ? [`${plural(quota, "report")} have arrived`] : [])];
+  return {
+    until: ends.join(", or until ") || "No end is set.",
+    host: location.host,
+    kept: "Until the organiser deletes it. You get a receipt with which you can have it deleted.",
+    contact: "Write to whoever sent you the invitation.",
+  };
+}
+
 /** Returns why nobody can take part now, or undefined. */
 export function closed({ state, opens }) {
-  const when = (text) => new Date(text).toLocaleString("en", { dateStyle: "long", timeStyle: "short" });
   return {
     early: `This survey opens on ${when(opens)}.`,
     closed: "This survey has ended. Thank you for your interest.",
