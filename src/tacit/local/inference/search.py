@@ -97,7 +97,7 @@ class _Budget:
     epsilon: Fraction
     composition: str
     unit: Unit
-    limit: float | None
+    limit: float | None = None
 
     def share(self, parts: int) -> Fraction:
         return part_of(self.epsilon, parts) if self.composition == "sequential" else self.epsilon
