@@ -13,7 +13,9 @@ import pytest
 
 import tacit
 from tacit.local.inference.join import MATCHED, JoinClassifier
+from tacit.local.inference.moments_regressor import MomentsRegressor
 from tacit.local.inference.noise_aware import NoiseAwareClassifier
+from tacit.local.inference.noise_aware_regressor import NoiseAwareRegressor
 from tacit.local.inference.novel import NovelClassClassifier
 from tacit.local.inference.proportions_classifier import ProportionsClassifier
 from tacit.local.inference.student import StudentClassifier
@@ -54,6 +56,18 @@ def few_partitions() -> Any:
     return made.release(*PEOPLE, rng=Seeded(3))
 
 
+@lru_cache
+def outcomes(kind: str) -> Any:
+    """Reports of a number, by each channel that there is for them."""
+    asked: Any = {"outcome": tacit.Numeric(-3, 3)}
+    made: Any = {
+        "codebook": lambda: Codebook(epsilon=2, codewords=6, **asked),
+        "halves": lambda: Partitions(epsilon=2, people=600, **asked),
+        "cells": lambda: Partitions(epsilon=4, people=600, **asked),
+    }[kind]().fit(INHOUSE)
+    return made.release(PEOPLE[0], PEOPLE[0][:, 0] + PEOPLE[1], rng=Seeded(3))
+
+
 LEARNERS: dict[str, Any] = {
     "table": (lambda: NoiseAwareClassifier(), lambda: reports("codebook")),
     "network": (lambda: NoiseAwareClassifier(), lambda: reports("direct")),
@@ -69,6 +83,10 @@ LEARNERS: dict[str, Any] = {
     "proportions": (lambda: ProportionsClassifier(inhouse=INHOUSE), lambda: reports("partitions")),
     "few partitions": (lambda: ProportionsClassifier(inhouse=INHOUSE), few_partitions),
     "novel": (lambda: NovelClassClassifier(inhouse=INHOUSE), lambda: reports("codebook", False)),
+    "mean outcomes": (lambda: NoiseAwareRegressor(), lambda: outcomes("codebook")),
+    "moments": (lambda: MomentsRegressor(inhouse=INHOUSE), lambda: outcomes("codebook")),
+    "moments of halves": (lambda: MomentsRegressor(inhouse=INHOUSE), lambda: outcomes("halves")),
+    "moments of cells": (lambda: MomentsRegressor(inhouse=INHOUSE), lambda: outcomes("cells")),
 }
 
 

@@ -15,7 +15,7 @@ import tacit
 from tacit.anonymize.encoder import AnonymizingEncoder
 from tacit.anonymize.training import AdversarialSchedule
 from tacit.data import schema as schemas
-from tacit.local.inference.votes import Ballot
+from tacit.local.inference.votes import Ballot, cast
 from tacit.privacy.randomness import Seeded
 
 from .adversary import Columns, hostile_rows
@@ -196,6 +196,37 @@ def votes(name: str, **asked: Any) -> Path:
     return Path(f"Ballot {name}", "any-two-inputs", run, people, ("Ballot",))
 
 
+def with_outcomes(everything: bool) -> Iterator[Pair]:
+    """Somebody else's row and outcome, which may be no number at all."""
+    strange = (1e308, np.nan, -np.inf, None, "word") if everything else (np.nan, None)
+    for pair in people(False):
+        changed = np.flatnonzero((pair.one[0] != pair.other[0]).any(axis=1))
+        for value in strange:
+            told = pair.other[1].astype(object)
+            told[changed] = value
+            yield Pair(f"{pair.name}, {value}", pair.one, (pair.other[0], told))
+
+
+@cache
+def regressor() -> Any:
+    """Learned from reports of other people."""
+    drawn = np.random.default_rng(7)
+    rows, told = drawn.uniform(0, 1, (300, COLUMNS)), drawn.integers(0, CLASSES, 300)
+    made = tacit.Partitions(epsilon=8, people=300, outcome=OUTCOME).fit(inhouse(), schema=SCHEMA)
+    return tacit.MomentsRegressor(inhouse=inhouse()).fit(made.release(rows, told, rng=Seeded(1)))
+
+
+def votes_on_errors() -> Path:
+    """The absolute error of a regressor, rounded at random, on voters' devices."""
+    regressor()  # before draws are recorded: it needs reports of its own
+
+    def run(data: Columns, coins: Coins) -> Outcome:
+        found = cast(regressor(), data[0], data[1], Ballot(epsilon=2.0, limit=2.0), rng=coins)
+        return Outcome(np.asarray(found.symbols), found.event)
+
+    return Path("Ballot on errors", "any-two-inputs", run, with_outcomes, ("Ballot",))
+
+
 def survey(name: str, divided: bool) -> Path:
     """Answers to a survey: an option and two numbers, in joint symbols or with ε divided."""
 
@@ -246,4 +277,5 @@ def paths() -> list[Path]:
         encoder("remembering", Remembering),
         votes("right or wrong"),
         votes("by class", classes=CLASSES),
+        votes_on_errors(),
     ]

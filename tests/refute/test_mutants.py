@@ -23,8 +23,10 @@ from tacit.central.training.tracing import Unfit
 from tacit.data import lines
 from tacit.federated.torch_model import TorchModel
 from tacit.local.channels import PartitionedChannel
+from tacit.local.inference import losses
 from tacit.local.learned import base, private_features, private_partitions
 from tacit.local.learned.features import QuantileTransform
+from tacit.privacy import errors
 
 from .refuter import Verdict, refute
 from .registry import ROOT, paths
@@ -155,6 +157,23 @@ def test_a_partition_that_the_row_chooses(monkeypatch: Any) -> None:
 
     monkeypatch.setattr(PartitionedChannel, "release", by_the_row)
     assert found("Partitions.release").refuted
+
+
+def test_an_outcome_that_is_refused(monkeypatch: Any) -> None:
+    """A voter's outcome that is no number must not stop the others' votes."""
+    monkeypatch.setattr(losses, "numbers", lambda values: errors.reals("vote", values))
+    assert found("Ballot on errors").refuted
+
+
+def test_a_vote_that_depends_on_other_errors(monkeypatch: Any) -> None:
+    """Errors that are scaled by the largest of them."""
+    positions = losses.positions
+
+    def scaled(error: Any, lower: float, limit: float) -> Any:
+        return positions(error, lower, max(float(error.max()), 1e-9))
+
+    monkeypatch.setattr(losses, "positions", scaled)
+    assert found("Ballot on errors").refuted
 
 
 def test_quantiles_of_inhouse_rows_without_noise(monkeypatch: Any) -> None:

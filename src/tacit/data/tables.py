@@ -172,6 +172,14 @@ def split_label(
     return rest, np.array(column.to_pylist(), dtype=object)
 
 
+def split_outcome(batch: Any, name: str, path: str | Path) -> tuple[Any, npt.NDArray[Any]]:
+    """Split a batch into the rows and a column of outcomes, whatever its values are."""
+    if name not in batch.schema.names:
+        errors.refuse("data", "label", f"a column of {path}", name, "Check that it has a header.")
+    values = batch.column(name).to_pylist()
+    return without_label(batch, name, path), np.array([*values, None], dtype=object)[:-1]
+
+
 def without_label(batch: Any, label: str | None, path: str | Path) -> Any:
     """Drop the label column of a batch, whatever the labels are."""
     if label is None:

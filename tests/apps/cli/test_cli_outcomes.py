@@ -71,6 +71,39 @@ def test_a_regression_from_files(
     assert done("learn", first, second, *taught, "--out", tmp_path / "m2")["reports"] == 2400
 
 
+def test_private_votes_on_a_regressor(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def done(*arguments: Any) -> dict[str, Any]:
+        code, out, err = run(capsys, "collect", *arguments, "--json")
+        assert code == 0, err
+        return dict(json.loads(out))
+
+    label, model = ("--label", "hours"), tmp_path / "model"
+    inhouse = work / "inhouse.csv"
+    done("fit", inhouse, "--kind", "partitions", "--epsilon", 4, *FIT, "--out", tmp_path / "one")
+    done("privatize", tmp_path / "one", work / "first.csv", *label, "--out", tmp_path / "r.parquet")
+    done("learn", tmp_path / "r.parquet", "--inhouse", inhouse, *label, "--out", model)
+    voters = pd.read_csv(work / "second.csv").astype({"hours": object})
+    voters.loc[3, "hours"] = None  # counts as the limit, and is not refused
+    voters.to_csv(tmp_path / "voters.csv", index=False)
+    asked = (model, tmp_path / "voters.csv", *label, "--epsilon", 3, "--limit", 20)
+    found = done("validate", *asked)
+    real = done("evaluate", model, work / "second.csv", *label)["mean_absolute_error"]["value"]
+    low, high = found["interval"]
+    assert low - 1 < real < high + 1
+    assert (found["voters"], found["limit"]) == (1200, 20)
+    done("vote", *asked, "--out", tmp_path / "votes.json")
+    counted = done("tally", tmp_path / "votes.json")
+    assert abs(counted["mean_absolute_error"] - found["mean_absolute_error"]) < 4
+    shown = run(capsys, "collect", "tally", tmp_path / "votes.json")[1]
+    assert "mean absolute error" in shown
+    assert "Errors beyond 20 count as 20." in shown
+    code, _, err = run(capsys, "collect", "validate", *asked, "--by-class")
+    assert (code, len(err.strip().splitlines())) == (2, 1)
+    assert "--by-class must be absent for numeric outcomes" in err
+
+
 def test_wrong_options_are_one_line(
     work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

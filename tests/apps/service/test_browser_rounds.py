@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tacit.apps.service.client import Client, ServiceError, as_json
+from tacit.apps.service.client import Client, ServiceError
+from tacit.apps.service.given import as_json
 from tacit.apps.service.store import Store
 from tacit.apps.service.tables import REPORT
 from tacit.local.inference.proportions_classifier import ProportionsClassifier

@@ -16,8 +16,9 @@ from anyio.from_thread import start_blocking_portal
 
 from tacit.apps.service import connection, crowd
 from tacit.apps.service.app import Limits, make_app
-from tacit.apps.service.client import Client, as_json
+from tacit.apps.service.client import Client
 from tacit.apps.service.connection import Address, ServiceError
+from tacit.apps.service.given import as_json
 from tacit.apps.service.kept import Kept, StoredDraw, state_folder
 from tacit.apps.service.store import Store
 from tacit.data import datasets

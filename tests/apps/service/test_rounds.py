@@ -15,8 +15,9 @@ from scipy.stats import chi2
 
 from tacit.apps.cli import main
 from tacit.apps.service import crowd, results
-from tacit.apps.service.client import Client, as_json
+from tacit.apps.service.client import Client
 from tacit.apps.service.connection import ServiceError
+from tacit.apps.service.given import as_json
 from tacit.apps.service.store import Store
 from tacit.apps.service.tables import REPORT
 from tacit.data import datasets

@@ -17,7 +17,8 @@ import pytest
 
 import tacit
 from tacit.apps.service import crowd
-from tacit.apps.service.client import Client, as_json
+from tacit.apps.service.client import Client
+from tacit.apps.service.given import as_json
 from tacit.apps.service.store import Store
 from tacit.privacy.certificate import Certificate
 

@@ -14,7 +14,8 @@ import tacit
 from tacit.apps.cli import main
 from tacit.apps.service import crowd, surveys
 from tacit.apps.service.app import Limits, make_app
-from tacit.apps.service.client import Client, as_json
+from tacit.apps.service.client import Client
+from tacit.apps.service.given import as_json
 from tacit.apps.service.store import Store
 from tacit.privacy import artifact, errors
 

@@ -82,3 +82,10 @@ def accuracy_cells(part: dict[str, Any]) -> tuple[str, str]:
     low, high = part["interval"]
     accuracy = "–" if part["accuracy"] is None else f"{part['accuracy']:.4f}"
     return accuracy, f"{low:.4f} to {high:.4f}"
+
+
+def error_cells(part: dict[str, Any]) -> tuple[str, str]:
+    """Format a mean absolute error and its interval as two cells of a table."""
+    low, high = part["interval"]
+    error = "–" if part["mean_absolute_error"] is None else f"{part['mean_absolute_error']:.4g}"
+    return error, f"{low:.4g} to {high:.4g}"

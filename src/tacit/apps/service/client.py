@@ -15,9 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpx
-import numpy as np
 
-from tacit.apps.service import surveys
 from tacit.apps.service.campaign import FULL, OPEN, Campaign
 from tacit.apps.service.connection import (
     Address,
@@ -30,9 +28,9 @@ from tacit.apps.service.connection import (
     to_json,
     word,
 )
+from tacit.apps.service.given import as_json, labels_of, only_one, together
 from tacit.apps.service.kept import Kept, StoredDraw
 from tacit.apps.service.terms import checked
-from tacit.data.columns import columns_of
 from tacit.local.inference.proportions_classifier import ProportionsClassifier
 from tacit.local.inference.votes import Ballot, cast
 from tacit.local.reports import Reports
@@ -153,7 +151,7 @@ class Client:
         if (draw := self._drawn(token, "report")) is None:
             draw = self._charged(token, "report", self._report_mark())
         if draw is None:
-            content = _only(as_json(self._release(row, label)))
+            content = only_one(as_json(self._release(row, label)))
             draw = self._keep(token, "report", self._report_mark(), content)
         return self._send_kept(token, "report", draw)
 
@@ -176,7 +174,7 @@ class Client:
             )
             errors.refuse("Client", "label", condition, type(labels).__name__)
         table, one = together(rows, terms.mechanism.schema)
-        given = () if labels is None else (_labels(labels, one),)
+        given = () if labels is None else (labels_of(labels, one),)
         reports: Reports = terms.mechanism.release(table, *given)
         return reports
 
@@ -200,7 +198,7 @@ class Client:
             draw = self._charged(token, "vote", artifact.fingerprint(self.model()))
         if draw is None:
             model, symbols = self._cast(row, label)
-            draw = self._keep(token, "vote", artifact.fingerprint(model), _only(symbols))
+            draw = self._keep(token, "vote", artifact.fingerprint(model), only_one(symbols))
         return self._send_kept(token, "vote", draw)
 
     def cast(self, rows: Any, labels: Any) -> tuple[Any, list[Any]]:
@@ -211,7 +209,7 @@ class Client:
     def _cast(self, rows: Any, labels: Any) -> tuple[Any, list[Any]]:
         ballot, model = self._ballot(), self.model()
         table, one = together(rows, self.mechanism().schema)
-        return model, cast(model, table, _labels(labels, one), ballot).symbols.tolist()
+        return model, cast(model, table, labels_of(labels, one), ballot).symbols.tolist()
 
     def send_vote(self, model: Any, token: str, vote: Any) -> str:
         """Send one vote that was cast before; return the receipt."""
@@ -467,40 +465,6 @@ def _unless_empty() -> Iterator[None]:
     except ServiceError as error:
         if error.code != "too-few" or error.extra.get("round") is None:
             raise
-
-
-def as_json(reports: Reports) -> list[dict[str, Any]]:
-    """Return each report as JSON-ready columns."""
-    columns = {name: column.tolist() for name, column in reports.columns.items()}
-    return [
-        dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
-    ]
-
-
-def together(rows: Any, schema: Any) -> tuple[Any, bool]:
-    """Return rows as a mechanism takes them, and whether a single row was passed by itself."""
-    if surveys.is_survey(schema):
-        return surveys.together(schema, rows)
-    if isinstance(rows, Mapping):
-        alone = not any(np.ndim(value) for value in rows.values())
-        return ({name: [value] for name, value in rows.items()} if alone else rows), alone
-    if columns_of(rows) is not None:
-        return rows, False
-    array = np.asarray(rows)
-    shapes = {(getattr(schema, "width", None),), getattr(schema, "shape", None)}
-    alone = array.shape in shapes
-    return (array[None] if alone else array), alone
-
-
-def _labels(labels: Any, one: bool) -> Any:
-    return labels if labels is None or not one or np.ndim(labels) else [labels]
-
-
-def _only(drawn: list[Any]) -> Any:
-    """Return the only draw; refuse several rows for one token."""
-    if len(drawn) != 1:
-        errors.refuse("Client", "rows", "a single row per token", len(drawn))
-    return drawn[0]
 
 
 def _outcome(result: Any) -> str | ServiceError:

@@ -16,13 +16,8 @@ import numpy.typing as npt
 
 from tacit.data import outcomes
 from tacit.data.schema import ArraySchema, Schema
-from tacit.local.channels import (
-    FeatureChannel,
-    LatentChannel,
-    PartitionedChannel,
-    ReportChannel,
-    SymbolChannel,
-)
+from tacit.local.additive_channels import FeatureChannel, LatentChannel
+from tacit.local.channels import PartitionedChannel, ReportChannel, SymbolChannel
 from tacit.local.inference.votes import Ballot
 from tacit.local.learned.direct import STEPS
 from tacit.local.surveys.channel import SurveyChannel

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -21,6 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data import labels
+from tacit.local.inference.found import Found, Standing
+from tacit.local.inference.losses import limit_in_range
 from tacit.local.inference.selection import (
     FRESH,
     Precision,
@@ -32,13 +34,13 @@ from tacit.local.inference.selection import (
 )
 from tacit.local.inference.validation import Estimate, whole_estimate
 from tacit.local.inference.votes import Ballot, Votes, cast
-from tacit.local.inhouse import Protection, together
+from tacit.local.inhouse import together
 from tacit.local.reports import REFUSED, Reports
 from tacit.privacy import errors, events
 from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.accounting.ledger import Ledger, pay
 from tacit.privacy.certificate import Certificate
-from tacit.privacy.guarantees import Guarantee, Unit
+from tacit.privacy.guarantees import Unit
 from tacit.privacy.randomness import Randomness, source
 
 Progress = Callable[[str, int, int], None]
@@ -65,76 +67,13 @@ class Candidate:
         A local mechanism, unfitted if in-house rows are given to `search`. Candidates with the same
         object share its reports.
     learner
-        An unfitted classifier of reports; by default `NoiseAwareClassifier()`.
+        An unfitted classifier or regressor of reports; by default `NoiseAwareClassifier()`, or
+        `NoiseAwareRegressor()` for numeric outcomes.
     """
 
     name: str
     mechanism: Any
     learner: Any = None
-
-
-@dataclass(frozen=True)
-class Standing:
-    """A candidate's estimate from the first votes; intervals of all candidates hold at once."""
-
-    name: str
-    reports: int
-    votes: int
-    estimate: Estimate
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready data."""
-        estimate = self.estimate.to_dict()
-        estimate.pop("voters")
-        return {"name": self.name, "reports": self.reports, "votes": self.votes, **estimate}
-
-
-@dataclass(frozen=True)
-class Found:
-    """The winner, its estimated accuracy, and the cost for each person.
-
-    `estimate` is the winner's: of fresh voters alone, or with simultaneous coverage. `mechanism`,
-    `reports` and `model` are the winner's, `models` those of all candidates in order; `inhouse_` is
-    the protection of the in-house rows by all of them together, as trying a candidate costs as much
-    as keeping it.
-    """
-
-    winner: str
-    estimate: Estimate
-    candidates: tuple[Standing, ...]
-    composition: str
-    confirm: str
-    precision: Precision
-    certificate: Certificate
-    inhouse_: Protection
-    mechanism: Any = field(repr=False)
-    reports: Reports = field(repr=False)
-    model: Any = field(repr=False)
-    models: tuple[Any, ...] = field(repr=False)
-
-    @property
-    def event(self) -> events.Event:
-        """The event that ran on reporters and voters."""
-        return self.certificate.event
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The guarantee towards each of them."""
-        return self.certificate.guarantee
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready data."""
-        return {
-            "winner": self.winner,
-            **self.estimate.to_dict(),
-            "confidence": self.estimate.confidence,
-            "confirm": self.confirm,
-            "composition": self.composition,
-            "candidates": [one.to_dict() for one in self.candidates],
-            "guarantee": str(self.guarantee),
-            "inhouse_guarantee": str(self.inhouse_.guarantee),
-            "seeded": self.certificate.seeded,
-        }
 
 
 @dataclass(frozen=True, repr=False)
@@ -158,12 +97,13 @@ class _Budget:
     epsilon: Fraction
     composition: str
     unit: Unit
+    limit: float | None = None
 
     def share(self, parts: int) -> Fraction:
         return part_of(self.epsilon, parts) if self.composition == "sequential" else self.epsilon
 
     def ballot(self, parts: int) -> Ballot:
-        return Ballot(epsilon=self.share(parts), unit=self.unit)
+        return Ballot(epsilon=self.share(parts), limit=self.limit, unit=self.unit)
 
     def event(self, mechanisms: Sequence[Any], plan: Precision) -> events.Event:
         """Compose the events that will run on reporters and voters."""
@@ -194,6 +134,7 @@ def search(
     confirm_share: float | None = None,
     confidence: float = 0.95,
     within: float | None = None,
+    limit: float | None = None,
     unit: Unit | str = Unit.PERSON,
     ledger: Ledger | None = None,
     account: str | None = None,
@@ -207,7 +148,7 @@ def search(
     ----------
     candidates : sequence of Candidate
         Ties go to the first.
-    people, voters : (rows, labels)
+    people, voters : (rows, labels or outcomes)
         Those who report, and others who vote.
     epsilon : float
         The total cost for one person, as reporter or as voter.
@@ -219,7 +160,11 @@ def search(
     confirm : {"fresh", "simultaneous"}
         The winner's interval is that of voters kept for it, or holds for all candidates at once.
     confirm_share, confidence, within
-        See `tacit.inference.selection.precision`, which is called first.
+        See `tacit.inference.selection.precision`, which is called first. For regressors, `within`
+        is in units of `limit`.
+    limit : float, optional
+        For regressors: absolute errors beyond this count as this; by default the distance between
+        the bounds of the outcome.
     unit : Unit
         The unit of a report and of a vote; mechanisms must have the same.
     ledger, account, key
@@ -248,7 +193,8 @@ def search(
         within=within,
     )
     settled = Unit.of("search", unit)
-    budget, say, stream = _Budget(total, composition, settled), progress or _silent, source(rng)
+    budget = _Budget(total, composition, settled, _limit(mechanisms, limit))
+    say, stream = progress or _silent, source(rng)
     fitted = _fit(mechanisms, inhouse, fitting or {}, budget, say)
     reporting, voting = (_People(rows, np.asarray(given)) for rows, given in (people, voters))
     _must_fit(fitted, reporting, voting)
@@ -264,7 +210,9 @@ def search(
     return Found(
         winner=listed[best].name,
         estimate=estimate,
-        candidates=_standings(listed, [len(reports[place]) for place in owner], chosen),
+        candidates=_standings(
+            listed, [len(reports[place]) for place in owner], chosen, budget.limit
+        ),
         composition=composition,
         confirm=confirm,
         precision=plan,
@@ -274,6 +222,7 @@ def search(
         reports=reports[owner[best]],
         model=models[best],
         models=tuple(models),
+        limit=budget.limit,
     )
 
 
@@ -327,9 +276,25 @@ def _must_fit(mechanisms: Sequence[Any], people: _People, voters: _People) -> No
         errors.refuse("search", "people", least, len(people))
     for mechanism in mechanisms:
         for who, name in ((people, "people"), (voters, "voters")):
-            codes = labels.codes(f"search, {name}", who.labels, mechanism.classes)
-            if len(mechanism.schema.rows(who.rows, f"search, {name}")) != len(codes):
+            if getattr(mechanism, "outcome", None) is None:
+                labels.codes(f"search, {name}", who.labels, mechanism.classes)
+            elif who is people:
+                mechanism.outcome.values(f"search, {name}", who.labels)
+            if len(mechanism.schema.rows(who.rows, f"search, {name}")) != len(who):
                 raise errors.InvalidData(f"search, {name}: labels must be one per row.")
+
+
+def _limit(mechanisms: Sequence[Any], limit: float | None) -> float | None:
+    """Return the limit of errors; None for classifiers. All candidates must answer one question."""
+    outcomes = {getattr(mechanism, "outcome", None) for mechanism in mechanisms}
+    if len(outcomes) > 1:
+        errors.refuse("search", "outcome", "that of all candidates", "different ones")
+    outcome = outcomes.pop()
+    if outcome is None:
+        if limit is not None:
+            errors.refuse("search", "limit", "None for classifiers", limit)
+        return None
+    return limit_in_range("search", outcome.upper - outcome.lower if limit is None else limit)
 
 
 def _delta(mechanisms: Sequence[Any], composition: str) -> float | None:
@@ -362,13 +327,18 @@ def _learn(candidates: Sequence[Candidate], reports: Sequence[Reports], say: Pro
     for place, (candidate, released) in enumerate(zip(candidates, reports, strict=True)):
         say("learn", place, len(candidates))
         learner = candidate.learner
-        if learner is None:
-            from tacit.local.inference.noise_aware import NoiseAwareClassifier
-
-            learner = NoiseAwareClassifier()
-        models.append(copy.deepcopy(learner).fit(released))
+        learner = _default(released) if learner is None else copy.deepcopy(learner)
+        models.append(learner.fit(released))
     say("learn", len(candidates), len(candidates))
     return models
+
+
+def _default(released: Reports) -> Any:
+    from tacit.local.inference.noise_aware import NoiseAwareClassifier
+    from tacit.local.inference.noise_aware_regressor import NoiseAwareRegressor
+
+    numeric = getattr(released.mechanism, "outcome", None) is not None
+    return NoiseAwareRegressor() if numeric else NoiseAwareClassifier()
 
 
 def _vote(
@@ -403,10 +373,13 @@ def _vote(
 
 
 def _standings(
-    candidates: Sequence[Candidate], reports: Sequence[int], chosen: Selection
+    candidates: Sequence[Candidate],
+    reports: Sequence[int],
+    chosen: Selection,
+    limit: float | None,
 ) -> tuple[Standing, ...]:
     return tuple(
-        Standing(one.name, count, int(estimate.voters), estimate)
+        Standing(one.name, count, int(estimate.voters), estimate, limit)
         for one, count, estimate in zip(candidates, reports, chosen.estimates, strict=True)
     )
 

@@ -169,7 +169,10 @@ def also_exposed(certificate: Certificate, *lines: str) -> Certificate:
 
 
 def estimate(votes: Votes, confidence: float = 0.95) -> Validation:
-    """Estimate the accuracy from votes, overall and by the classes and groups in them."""
+    """Estimate the accuracy from votes, overall and by the classes and groups in them.
+
+    Votes on a regressor give the share 1 − error/limit: see `tacit.inference.error_votes`.
+    """
     confidence = errors.probability("estimate", "confidence", confidence, zero=False)
     whole = whole_estimate(votes, confidence)
     by_class = _by_part(votes.ballot.classes, 0, votes, confidence)

@@ -1,7 +1,8 @@
-r"""Votes: people try a classifier on their own row, and report through a channel if it was right.
+r"""Votes: people try a model on their own row, and report through a channel if it was right.
 
 A vote is one symbol: right or wrong, or also the voter's class and group where those are private
-and asked for. The whole ε goes to that symbol; nothing is split. Only the vote leaves a device.
+and asked for. On a regressor, "right" is an absolute error that was rounded at random to zero. The
+whole ε goes to that symbol; nothing is split. Only the vote leaves a device.
 
 References
 ----------
@@ -23,7 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data import labels
+from tacit.data import outcomes as numeric
 from tacit.local import origins
+from tacit.local.inference.losses import limit_in_range, losses
 from tacit.local.persons import ASSUMED_ONE
 from tacit.local.reports import REFUSED
 from tacit.privacy import artifact, canonical, errors, files, shown
@@ -53,7 +56,7 @@ class Law(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Ballot(Shown):
-    r"""The local mechanism of one vote: was the classifier right?
+    r"""The local mechanism of one vote: was the model right?
 
     With neither classes nor groups it is Warner's coin [War65]_:
 
@@ -62,6 +65,11 @@ class Ballot(Shown):
     With C classes, G groups or both, a vote is one of 2CG symbols (class, group, right) through
     one channel with the whole ε: subset selection with the size of smallest variance, which is
     randomized response if that size is one.
+
+    On a regressor, with a `limit` L, an absolute error e is rounded at random first: the vote is
+    "right" with probability 1 − e/L, and then goes through the same channel. With a vote s,
+
+    .. math:: P(s \mid e) = (1 - e/L) \, P(s \mid \text{right}) + (e/L) \, P(s \mid \text{wrong}).
 
     Parameters
     ----------
@@ -72,12 +80,16 @@ class Ballot(Shown):
     groups : sequence of str, optional
         Ask for the voter's group too, privately. Groups that are known anyway cost nothing: pass
         them to `Votes` instead.
+    limit : float, optional
+        Vote on a regressor. Absolute errors beyond this count as this; the smaller it is, the less
+        the noise weighs. Public, and declared without looking at the voters' outcomes.
     unit : Unit
         The unit of a vote: a person, who votes once.
 
     Notes
     -----
-    ε-DP for any two rows, labels and groups included, whatever the classifier says.
+    ε-DP for any two rows, labels or outcomes and groups included, whatever the model says: the law
+    given an error is a mixture of two laws of the channel.
 
     Examples
     --------
@@ -91,6 +103,7 @@ class Ballot(Shown):
     epsilon: float | Fraction
     classes: Any = None
     groups: Any = None
+    limit: float | None = None
     unit: Unit | str = Unit.PERSON
 
     def __post_init__(self) -> None:
@@ -100,10 +113,13 @@ class Ballot(Shown):
             "epsilon": errors.epsilon_in_range(where, self.epsilon),
             "classes": None if self.classes is None else labels.declare(where, self.classes),
             "groups": None if self.groups is None else _declared_groups(self.groups),
+            "limit": None if self.limit is None else limit_in_range(where, self.limit),
             "unit": unit,
         }
         for name, value in settled.items():
             object.__setattr__(self, name, value)
+        if self.limit is not None and self.classes is not None:
+            errors.refuse(where, "classes", "None with a limit", self.classes, "Use groups.")
         errors.whole(where, "symbols", 2 * self.parts, least=2, most=2**16)
 
     @property
@@ -159,13 +175,36 @@ class Ballot(Shown):
         groups: Any = None,
         rng: Randomness | None = None,
     ) -> Votes:
-        """Release one vote per row: whether it was right, and class and group if asked for."""
-        right = errors.integers("Ballot.release", correct, lower=0, upper=1)
-        if right.ndim != 1:
+        """Release one vote per row: whether it was right, and class and group if asked for.
+
+        With a `limit`, `correct` holds the positions of errors instead, from `losses`.
+        """
+        answers = self._answers(correct)
+        part, stream = self._part(classes, groups, answers.size), source(rng)
+        if self.limit is not None:
+            answers = 1 - numeric.rounded(answers, 2, stream)
+        released = self.channel.release(2 * part + answers, stream)
+        return Votes(self, released, seeded=not stream.secure)
+
+    def log_prob(
+        self, symbols: Any, correct: Any, *, classes: Any = None, groups: Any = None
+    ) -> npt.NDArray[np.float64]:
+        """Compute the natural logarithm of the exact probability of each vote."""
+        answers = self._answers(correct)
+        part = self._part(classes, groups, answers.size)
+        if self.limit is None:
+            return np.asarray(self.channel.log_prob(symbols, 2 * part + answers))
+        wrong, right = (self.channel.log_prob(symbols, 2 * part + one) for one in (0, 1))
+        share = answers / numeric.STEPS
+        with np.errstate(divide="ignore"):
+            return np.logaddexp(np.log1p(-share) + right, np.log(share) + wrong)
+
+    def _answers(self, correct: Any) -> Integers:
+        most = 1 if self.limit is None else numeric.STEPS
+        answers = errors.integers("Ballot.release", correct, lower=0, upper=most)
+        if answers.ndim != 1:
             raise errors.InvalidData("Ballot.release: answers must be one column.")
-        symbols = 2 * self._part(classes, groups, right.size) + right
-        stream = source(rng)
-        return Votes(self, self.channel.release(symbols, stream), seeded=not stream.secure)
+        return answers
 
     def _part(self, classes: Any, groups: Any, count: int) -> Integers:
         part = np.zeros(count, np.int64)
@@ -189,6 +228,7 @@ class Ballot(Shown):
             "epsilon": str(self.epsilon),
             "classes": None if self.classes is None else list(self.classes),
             "groups": None if self.groups is None else list(self.groups),
+            "limit": self.limit,
             "unit": str(self.unit),
         }
 
@@ -368,12 +408,15 @@ def cast(
 ) -> Votes:
     """Try the model on each row and vote, on voters' devices.
 
-    `groups` are private and part of the vote, on a ballot that asks for them; `known_groups` are
-    known to whoever counts.
+    `truth` holds labels, or outcomes on a ballot with a `limit`. `groups` are private and part of
+    the vote, on a ballot that asks for them; `known_groups` are known to whoever counts.
     """
-    right, classes = outcomes(model, rows, truth)
-    asked = None if ballot.classes is None else classes
-    votes = ballot.release(right, classes=asked, groups=groups, rng=rng)
+    if ballot.limit is not None:
+        votes = ballot.release(losses(model, rows, truth, ballot.limit), groups=groups, rng=rng)
+    else:
+        right, classes = outcomes(model, rows, truth)
+        asked = None if ballot.classes is None else classes
+        votes = ballot.release(right, classes=asked, groups=groups, rng=rng)
     return replace(votes, groups=known_groups, about=fingerprint(model))
 
 

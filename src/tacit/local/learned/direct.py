@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from tacit.data import labels, schema
 from tacit.data.schema import ArraySchema, Rows, Schema
-from tacit.local.channels import FeatureChannel
+from tacit.local.additive_channels import FeatureChannel
 from tacit.local.inhouse import Protection, Target
 from tacit.local.learned.base import Learned
 from tacit.local.report_files import Columns

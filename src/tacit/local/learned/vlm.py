@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from tacit.data import labels, schema
 from tacit.data.schema import ArraySchema, Rows, Schema
-from tacit.local.channels import LatentChannel
+from tacit.local.additive_channels import LatentChannel
 from tacit.local.inhouse import Protection, Target
 from tacit.local.learned import encoders, private_variational, variational, vlm_storage
 from tacit.local.learned.base import Learned

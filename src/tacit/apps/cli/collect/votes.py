@@ -1,4 +1,4 @@
-"""`tacit collect vote`, `tally`, `validate`: accuracy by private votes."""
+"""`tacit collect vote`, `tally`, `validate`: accuracy, or mean error, by private votes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.apps.cli.console import accuracy_cells, print_json, print_table, print_values
+from tacit.apps.cli.console import (
+    accuracy_cells,
+    error_cells,
+    print_json,
+    print_table,
+    print_values,
+)
 from tacit.apps.cli.files import (
     must_be_new,
     must_have,
@@ -22,7 +28,7 @@ from tacit.data.tables import naming, words_of
 from tacit.privacy import errors
 
 Model = Annotated[Path, typer.Argument(help="Directory that learn wrote.", metavar="MODEL")]
-LabelColumn = Annotated[str, typer.Option(help="Column of the label.")]
+LabelColumn = Annotated[str, typer.Option(help="Column of the label or outcome.")]
 VoteEpsilon = Annotated[float, typer.Option(help="Local ε of one vote.")]
 ByClass = Annotated[
     bool, typer.Option("--by-class", help="Include the voter's class in the noised vote.")
@@ -35,6 +41,13 @@ Groups = Annotated[
     str | None,
     typer.Option(
         help="All private groups there may be: north,south.", show_default="as in the schema"
+    ),
+]
+Limit = Annotated[
+    float | None,
+    typer.Option(
+        help="Absolute errors of a regressor beyond this count as this.",
+        show_default="the distance between the bounds of the outcome",
     ),
 ]
 
@@ -63,11 +76,12 @@ def vote(
     group: Group = None,
     private_group: PrivateGroup = False,
     groups: Groups = None,
+    limit: Limit = None,
     as_json: AsJson = False,
 ) -> None:
     """Try a model on your own rows, and write one noised vote per row."""
     must_be_new(out)
-    poll = _poll(model, epsilon, by_class, group, private_group, groups)
+    poll = _poll(model, epsilon, by_class, group, private_group, groups, limit)
     votes = poll.release(poll.outcomes(data, label))
     votes.write(out)
     values = {"votes": len(votes), "guarantee": str(votes.guarantee), "written": str(out)}
@@ -79,15 +93,14 @@ def tally(
     confidence: Confidence = 0.95,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate accuracy from votes, with intervals, overall and by class and group."""
-    from tacit.local.inference.validation import estimate
+    """Estimate accuracy, or the mean error of a regressor, from votes, with intervals."""
     from tacit.local.inference.votes import Votes
 
     errors.probability("tally", "--confidence", confidence, zero=False)
     if len({path.resolve() for path in votes}) != len(votes):
         errors.refuse("tally", "VOTES", "different files", len(votes), "A vote counts once.")
     counted = Votes.concatenate([Votes.read(path) for path in votes])
-    _print_validation(estimate(counted, confidence), as_json)
+    _print(counted, confidence, as_json)
 
 
 def validate(
@@ -99,23 +112,23 @@ def validate(
     group: Group = None,
     private_group: PrivateGroup = False,
     groups: Groups = None,
+    limit: Limit = None,
     confidence: Confidence = 0.95,
     ledger: LedgerFile = None,
     account: Account = None,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate accuracy by private votes: each row is a person who tries the model and votes."""
-    from tacit.local.inference.validation import estimate
+    """Estimate accuracy, or the mean error of a regressor, by votes: each row is a person."""
     from tacit.privacy.accounting.ledger import pay
 
     errors.probability("validate", "--confidence", confidence, zero=False)
-    poll = _poll(model, epsilon, by_class, group, private_group, groups)
+    poll = _poll(model, epsilon, by_class, group, private_group, groups, limit)
     with opened_ledger(ledger, account) as opened:
         tried = poll.outcomes(data, label)  # data that do not fit cost nothing
         pay("validate", opened, account, poll.ballot.event, key=key)
         votes = poll.release(tried)
-    _print_validation(estimate(votes, confidence), as_json)
+    _print(votes, confidence, as_json)
 
 
 @dataclass(frozen=True)
@@ -135,12 +148,17 @@ class _Poll:
     ballot: Any
     group: str | None
 
+    @property
+    def numeric(self) -> bool:
+        """Whether the model is a regressor."""
+        return self.ballot.limit is not None
+
     def outcomes(self, data: Path, label: str) -> _Tried:
         import numpy as np
 
         from tacit.data import tables
 
-        classes = tuple(self.model.classes_.tolist())
+        classes = None if self.numeric else tuple(self.model.classes_.tolist())
         parts: list[tuple[Any, Any, Any]] = []
         schema, words = self.model.mechanism_.schema, words_of(classes, label)
         with rows_progress(tables.count(data)) as advance, warnings_on_stderr():
@@ -150,20 +168,31 @@ class _Poll:
         right, mine, groups = (np.concatenate(part) for part in zip(*parts, strict=True))
         return _Tried(right, mine, groups if self.group is not None else None)
 
-    def _try(self, batch: Any, data: Path, label: str, classes: tuple[Any, ...]) -> Any:
+    def _try(self, batch: Any, data: Path, label: str, classes: tuple[Any, ...] | None) -> Any:
         from tacit.data import tables
-        from tacit.local.inference.votes import outcomes
 
         if self.group is not None and self.group not in batch.schema.names:
             errors.refuse("data", "--group", f"a column of {data}", self.group, "Check its header.")
         rest, groups = tables.split_label(batch, self.group, data)
         if self.group in self.model.mechanism_.schema.names:
             rest = batch  # the group is a feature too
-        rows, values = tables.split_label(rest, label, data)
-        with naming(data):
-            truth = tables.as_classes(values, classes, f"column {label!r}")  # type: ignore[arg-type]
-            right, mine = outcomes(self.model, rows, truth)
+        right, mine = self._answers(rest, data, label, classes)
         return right, mine, [] if groups is None else [_text(value) for value in groups]
+
+    def _answers(
+        self, batch: Any, data: Path, label: str, classes: tuple[Any, ...] | None
+    ) -> tuple[Any, Any]:
+        from tacit.data import tables
+        from tacit.local.inference.losses import losses
+        from tacit.local.inference.votes import outcomes
+
+        with naming(data):
+            if classes is None:
+                rows, told = tables.split_outcome(batch, label, data)
+                return losses(self.model, rows, told, self.ballot.limit), []
+            rows, values = tables.split_label(batch, label, data)
+            truth = tables.as_classes(values, classes, f"column {label!r}")  # type: ignore[arg-type]
+            return outcomes(self.model, rows, truth)
 
     def release(self, tried: _Tried) -> Any:
         from tacit.local.inference.votes import fingerprint
@@ -182,7 +211,9 @@ def _poll(
     group: str | None,
     private_group: bool,
     groups: str | None,
+    limit: float | None,
 ) -> _Poll:
+    from tacit.local.inference.losses import limit_of
     from tacit.local.inference.votes import Ballot
     from tacit.privacy import artifact
 
@@ -193,8 +224,16 @@ def _poll(
         errors.refuse("command line", "--groups", "given with --private-group", groups, remedy)
     loaded = must_have(artifact.load(model), "predict", model)
     declared = _declared_groups(loaded, group, groups) if private_group else None
-    classes = tuple(loaded.classes_.tolist()) if by_class else None
-    return _Poll(loaded, Ballot(epsilon=epsilon, classes=classes, groups=declared), group)
+    asked: dict[str, Any] = {"epsilon": epsilon, "groups": declared}
+    if hasattr(loaded, "outcome_"):
+        if by_class:
+            errors.refuse("command line", "--by-class", "absent for numeric outcomes", by_class)
+        asked["limit"] = limit_of("command line", loaded, limit)
+    elif limit is not None:
+        errors.refuse("command line", "--limit", "absent for a classifier", limit)
+    elif by_class:
+        asked["classes"] = tuple(loaded.classes_.tolist())
+    return _Poll(loaded, Ballot(**asked), group)
 
 
 def _declared_groups(model: Any, group: str | None, groups: str | None) -> list[str]:
@@ -212,6 +251,30 @@ def _text(value: Any) -> str:
     """Write a group as text: a column of whole numbers may arrive as floats."""
     whole = isinstance(value, float) and value == int(value)
     return str(int(value)) if whole else str(value)
+
+
+def _print(votes: Any, confidence: float, as_json: bool) -> None:
+    from tacit.local.inference.error_votes import estimate_error
+    from tacit.local.inference.validation import estimate
+
+    if votes.ballot.limit is None:
+        return _print_validation(estimate(votes, confidence), as_json)
+    return _print_errors(estimate_error(votes, confidence), as_json)
+
+
+def _print_errors(validation: Any, as_json: bool) -> None:
+    result = validation.to_dict()
+    if as_json:
+        return print_json(result)
+    lines = [("all", f"{result['voters']:,}", *error_cells(result))]
+    lines += [
+        (f"group {one['group']}", f"{one['voters']:,.0f}", *error_cells(one))
+        for one in result["by_group"]
+    ]
+    columns = ("", "voters", "mean absolute error", f"{validation.confidence:.0%} interval")
+    print_table("Errors by votes", columns, lines)
+    print(f"Errors beyond {validation.limit:g} count as {validation.limit:g}.")
+    print(f"Each voter: {validation.guarantee}")
 
 
 def _print_validation(validation: Any, as_json: bool) -> None:
