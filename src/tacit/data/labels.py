@@ -35,7 +35,7 @@ def declare(where: str, classes: int | Sequence[Label]) -> tuple[Label, ...]:
     if not kinds <= {int, str} or len(kinds) != 1:
         remedy = "Recode the labels first."
         errors.refuse(where, "classes", "all whole numbers or all words", classes, remedy)
-    if kinds == {int} and max(map(abs, values)) > errors.LARGEST_INTEGER:
+    if kinds == {int} and max(abs(int(one)) for one in values) > errors.LARGEST_INTEGER:
         # Beyond, one label that is a float would change how numpy reads the others.
         errors.refuse(where, "classes", "within 2^53", classes, "Recode the labels first.")
     if len(set(values)) != len(values) or not _FEWEST <= len(values) <= _MOST:
