@@ -638,7 +638,7 @@ def test_a_classifier_inherits_from_its_mechanism(plain, public, private, labell
         assert few.inhouse_ == few.mechanism_.inhouse_ == mechanism.inhouse_
     model = NoiseAwareClassifier(prior="none").fit(plain.release(*labelled, rng=Seeded(3)))
     assert isinstance(model.inhouse_guarantee_, NotPrivate)
-    with pytest.raises(InvalidParameter, match="it; a classifier that is handed out must"):
+    with pytest.raises(InvalidParameter, match="it; a model that is handed out must"):
         model.export(tmp_path / "plain")
     assert not (tmp_path / "plain").exists()
     assert model.save(tmp_path / "inside").is_dir()

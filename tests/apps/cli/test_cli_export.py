@@ -303,7 +303,7 @@ def test_models_leave_where_their_mechanism_may(
             run("collect", "evaluate", out, work / "test.parquet", "--json").json["accuracy"] > 0.8
         )
     line = refuse("collect", "export", work / "plain-model", "--out", tmp_path / "plain")
-    assert "a classifier that is handed out must carry a central guarantee" in line
+    assert "a model that is handed out must carry a central guarantee" in line
 
 
 @pytest.mark.parametrize("thing", ["private", "private-model"])

@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import time
 
 import pytest
 import sqlalchemy as sql
@@ -15,6 +16,7 @@ from tacit.apps.service.limits import AtOnce
 from tacit.apps.service.logs import JsonLines, Rarely
 from tacit.apps.service.metrics import BOUNDS, Metrics
 from tacit.apps.service.problems import Problem
+from tacit.apps.service.readiness import OLDEST
 from tacit.apps.service.store import Store
 
 from .conftest import SETTINGS
@@ -225,9 +227,10 @@ def test_a_stopped_postgresql_is_said_logged_and_counted(
 
 def becomes(asked, status):
     """Readiness is repeated for a moment before it is tried again."""
-    for _ in range(100):
+    for _ in range(200):
         if asked.http.get("/v1/ready").status_code == status:
             return
+        time.sleep(OLDEST / 2)
     raise AssertionError(f"readiness did not become {status}")
 
 

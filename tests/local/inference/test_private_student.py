@@ -77,7 +77,7 @@ def test_without_a_price_it_carries_the_rows(mechanism, reports, tmp_path):
     for teaching in ("auto", "table"):
         taught_on_rows = model(teaching=teaching).fit(reports)
         assert isinstance(taught_on_rows.inhouse_guarantee_, NotPrivate)
-        with pytest.raises(InvalidParameter, match="it; a classifier that is handed out must"):
+        with pytest.raises(InvalidParameter, match="it; a model that is handed out must"):
             taught_on_rows.export(tmp_path / "m")
         assert list(tmp_path.iterdir()) == []
         assert student.CARRIED in taught_on_rows.certificate.not_protected
