@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sql
 
-SCHEMA = 3
+SCHEMA = 4
 """Version of the tables, raised with every change; a database of another version is refused."""
 
 REPORT, VOTE = "report", "vote"
@@ -45,6 +45,21 @@ campaigns = sql.Table(
     sql.Column("model_sha256", sql.String(64)),
     sql.Column("model_reports", sql.Integer),
     sql.Column("published", sql.Text),
+    sql.Column("draft", sql.Boolean, nullable=False, server_default=sql.false()),
+    sql.Column("listed", sql.Boolean, nullable=False, server_default=sql.false()),
+    # Who asks, how long answers are kept, and the owner's texts by language, as JSON.
+    sql.Column("about", sql.Text, nullable=False, server_default="{}"),
+    sql.Column("withdrawn", sql.Integer, nullable=False, server_default="0"),
+)
+
+# How many people did something on a day (UTC): never who, and no other time is stored.
+days = sql.Table(
+    "days",
+    metadata,
+    sql.Column("campaign", sql.Integer, primary_key=True, autoincrement=False),  # its number
+    sql.Column("day", sql.String(10), primary_key=True),
+    sql.Column("what", sql.String(10), primary_key=True),
+    sql.Column("people", sql.Integer, nullable=False),
 )
 
 # Tables of their own, because a row of `campaigns` is rewritten whenever an answer is counted.
