@@ -176,7 +176,8 @@ def test_a_fit_without_noise_is_refuted(
     game = (*game, "--game", "--attacks", "threshold")
     honest = run(*game)
     assert honest.code == 0
-    assert "not refuted: ε ≥ 0 " in " ".join(honest.out.split())
+    # What the game shows at 95 % may exceed 0 by luck; a refutation is as good as impossible.
+    assert "LinearRegression: not refuted" in " ".join(honest.out.split())
     assert "the result is noise" in honest.err
     monkeypatch.setattr(estimators.LinearRegression, "fit", _without_noise)
     refuted = run(*game)
