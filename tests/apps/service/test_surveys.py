@@ -157,7 +157,7 @@ def changes(report, channel):
     yield {"sheet": sheet, "symbols": symbols, "answer": "yes"}
     yield {"sheet": sheet, "symbols": symbols[:-1]}
     yield {"sheet": sheet, "symbols": [*symbols, -1]}
-    yield {"sheet": sheet, "symbols": [parts[0].law.categories, *symbols[1:]]}
+    yield {"sheet": sheet, "symbols": [parts[0].sent.released, *symbols[1:]]}
     yield {"sheet": sheet, "symbols": [-1, *symbols[1:]]}
     if size < channel.width:
         yield {"sheet": sheet, "symbols": [*symbols[:-1], 0]}

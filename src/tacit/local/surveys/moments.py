@@ -1,12 +1,9 @@
-r"""Expectations of functions of answers, estimated from reports or from rows, with covariance.
+"""Expectations of functions of answers, estimated from reports or from rows, with covariance.
 
-For subset selection with inclusion probabilities p and q, and any function g of the symbol,
-
-.. math:: \varphi_g(S) = \frac{\sum_{x \in S} g(x) - q \sum_x g(x)}{p - q}
-
-has expectation g(x) given the symbol x. People are a simple random sample of a large population,
-so that the scores are independent and equally distributed: their empirical covariance holds the
-noise and the sampling of people.
+A report has a score for each function of the answers (`tacit.local.surveys.laws`), whose
+expectation given the answers is the function. People are a simple random sample of a large
+population, so that the scores are independent and equally distributed: their empirical covariance
+holds the noise and the sampling of people.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit.local.surveys.channel import Part
+from tacit.local.surveys.parts import Part
 from tacit.local.surveys.questions import Reals
 from tacit.privacy import errors
 from tacit.privacy.randomness import source
@@ -117,13 +114,8 @@ def _scores(channel: Any, number: int, rows: Any, moment: Moment) -> Reals:
     for part, place in zip(channel.sheets[number], channel.places(number), strict=True):
         held = {one.variable for one in part.measures}
         if any(variable in held for variable, _ in moment):
-            score *= _part_scores(part, rows[:, place], moment)
+            score *= part.sent.scores(rows[:, place], part_values(part, moment))
     return score
-
-
-def _part_scores(part: Part, sets: Any, moment: Moment) -> Reals:
-    value, (p, q) = part_values(part, moment), part.law.inclusion
-    return np.asarray((value[sets].sum(axis=1) - q * value.sum()) / (p - q))
 
 
 def part_values(part: Part, moment: Moment) -> Reals:
@@ -142,10 +134,4 @@ def _ends(parts: tuple[Part, ...], moment: Moment) -> tuple[float, float] | None
     held = [one for one in parts if variables & {m.variable for m in one.measures}]
     if len(held) != 1:
         return None
-    part, value = held[0], part_values(held[0], moment)
-    sums = np.unique(value) if part.width == 1 else np.unique([0.0, value.sum()])
-    if len(sums) != 2 or (part.width > 1 and np.count_nonzero(value) != 1):
-        return None
-    p, q = part.law.inclusion
-    low, high = ((sums - q * value.sum()) / (p - q)).tolist()
-    return low, high
+    return held[0].sent.ends(part_values(held[0], moment))
