@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit.local.surveys.parts import Part
-from tacit.local.surveys.questions import Reals
+from tacit.local.surveys.questions import Integers, Reals
 from tacit.privacy import errors
 from tacit.privacy.randomness import source
 
@@ -46,20 +46,34 @@ def from_reports(reports: Any, moments: tuple[Moment, ...], where: str = "answer
     value, covariance = np.zeros(len(moments)), np.zeros((len(moments), len(moments)))
     asked = np.flatnonzero(used.any(axis=1)).tolist()
     for number in asked:
-        rows = reports.columns["symbols"][reports.columns["sheet"] == number].astype(np.int64)
-        rows = rows[np.lexsort(rows.T)]  # answers are functions of the multiset, to the last digit
+        rows = reports.columns["symbols"][reports.columns["sheet"] == number]
+        rows, counts = _different(rows.astype(np.int64), channel.forms()["symbols"].most + 2)
         scores = np.zeros((len(rows), len(moments)))
         for place in np.flatnonzero(used[number]):
             scores[:, place] = _scores(channel, number, rows, moments[place])
         scores *= shares[number]
-        value += scores.mean(axis=0)
-        covariance += np.atleast_2d(np.cov(scores.T)) / len(rows)
+        value += counts @ scores / counts.sum()
+        covariance += np.atleast_2d(np.cov(scores.T, fweights=counts)) / counts.sum()
     ends = (
         _ends(channel.sheets[asked[0]], moments[0])
         if (len(asked), len(moments)) == (1, 1)
         else None
     )
     return Found(value, covariance, int(people[asked].sum()), ends)
+
+
+def _different(rows: Integers, most: int) -> tuple[Integers, Integers]:
+    """Return each different row, in order, and how often it occurs; numbers are −1 to `most` − 2.
+
+    So answers are functions of the multiset of reports, to the last digit.
+    """
+    if most ** rows.shape[1] >= 2**63:
+        return np.unique(rows, axis=0, return_counts=True)
+    marks = np.zeros(len(rows), np.int64)
+    for column in rows.T:
+        marks = marks * most + column + 1
+    _, first, counts = np.unique(marks, return_index=True, return_counts=True)
+    return rows[first], counts
 
 
 def from_rows(survey: Any, rows: Any, moments: tuple[Moment, ...]) -> Found:
