@@ -59,7 +59,7 @@ ASKED = {
     "mean": Asked("mean income", ["income"]),
     "mean date": Asked("mean born", ["born"]),
     "mean by group": Asked("mean income by region", [("region", "income")]),
-    "mean, divided": Asked("mean income by region", [("region", "income")], True),
+    "divided": Asked("mean income by region", [("region", "income")], True),
     "share by group": Asked("share of smoker by region", [("region", "smoker")]),
     "difference": Asked("difference of income between north and south", [("region", "income")]),
     "table": Asked("table of region and smoker", [("region", "smoker")]),
