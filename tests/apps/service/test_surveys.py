@@ -197,7 +197,10 @@ def test_the_server_publishes_the_schema_and_the_laws(house):
     channel = survey().channel()
     for sheet, parts in zip(told["channel"]["sheets"], channel.sheets, strict=True):
         for part, own in zip(sheet, parts, strict=True):
-            assert part["law"]["inclusion"] == str(own.law.event.inclusion)
+            if own.base is None:
+                assert part["law"]["inclusion"] == str(own.law.event.inclusion)
+            else:
+                assert part["law"]["base"] == [str(weight) for weight in own.base]
             assert part["measures"] == [one.to_plain() for one in own.measures]
 
 
