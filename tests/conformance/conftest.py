@@ -408,6 +408,22 @@ CASES = [
     ),
     *(
         Case(
+            name=f"GroupedMean of {groups}",
+            kind=mechanisms.GroupedMean,
+            make=lambda epsilon, groups=groups: mechanisms.GroupedMean(
+                groups=groups, epsilon=epsilon
+            ),
+            pairs=list(
+                itertools.permutations([0, 1, 40, 64, 65 * groups - 65, 65 * groups - 20], 2)
+            ),
+            outputs=lambda mechanism: np.array(mechanism.outputs()),
+            raw=65 * groups - 30,
+            tight=1e-9,
+        )
+        for groups in (2, 3)
+    ),
+    *(
+        Case(
             name=f"LocalVector, {told} of {entries} told, {least} agree",
             kind=mechanisms.LocalVector,
             make=lambda epsilon, cap=(entries, told, least): mechanisms.LocalVector(
@@ -745,6 +761,20 @@ CONTRACTS = [
         huge=("lower", "upper", "base"),
         bad_data=BAD_ANYWHERE,
         far=FAR,
+    ),
+    Contract(
+        mechanisms.GroupedMean,
+        {"epsilon": 1.0, "groups": 2},
+        [1, 100],
+        {
+            "epsilon": NOT_EPSILON,
+            "groups": NOT_COUNT,
+            "base": [*(bad for bad in NOT_NUMBERS if bad is not None), (1, 2)],
+            **SCOPE,
+        },
+        whole=("groups",),
+        huge=("groups", "base"),
+        bad_data=[*BAD_CODES, [DIGITS], DIGITS, [-DIGITS, 0], [130, 0], [-1]],
     ),
     Contract(
         mechanisms.LocalVector,

@@ -36,6 +36,7 @@ CHANNELS = {
     "tacit.privacy.mechanisms.laplace": "LocalLaplace",
     "tacit.privacy.mechanisms.gaussian": "LocalGaussian",
     "tacit.privacy.mechanisms.local_mean": "LocalMean",
+    "tacit.privacy.mechanisms.grouped_mean": "GroupedMean",
     "tacit.privacy.mechanisms.local_vector": "LocalVector",
 }
 """Local channels: of any two inputs their own law takes care. What one person may move is the

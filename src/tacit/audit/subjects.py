@@ -23,6 +23,7 @@ from tacit.privacy.mechanisms import (
     FiniteChannel,
     Gaussian,
     Geometric,
+    GroupedMean,
     Laplace,
     LatticeGeometric,
     LocalGaussian,
@@ -204,6 +205,10 @@ def _local_mean(epsilon: float, delta: float) -> Subject:
     return Subject(channel, 1.0, -1.0, table, lambda raw: listed, others, True)
 
 
+def _grouped_mean(epsilon: float, delta: float) -> Subject:
+    return _finite(GroupedMean(groups=2, epsilon=epsilon), 64, 65)
+
+
 def _local_vector(epsilon: float, delta: float) -> Subject:
     # Other vectors are mixtures of the corners: these are the worst of all.
     channel = LocalVector(dimension=3, lower=-1.0, upper=1.0, epsilon=epsilon, told=2, agreeing=2)
@@ -303,6 +308,7 @@ SUBJECTS: dict[str, Callable[[float, float], Subject]] = {
     "subset-selection": _subset_selection,
     "projective-geometry-response": _projective_geometry_response,
     "local-mean": _local_mean,
+    "grouped-mean": _grouped_mean,
     "local-vector": _local_vector,
     "memoized-response": _memoized_response,
     "exponential": _exponential,

@@ -157,7 +157,7 @@ def changes(report, channel):
     yield {"sheet": sheet, "symbols": symbols, "answer": "yes"}
     yield {"sheet": sheet, "symbols": symbols[:-1]}
     yield {"sheet": sheet, "symbols": [*symbols, -1]}
-    yield {"sheet": sheet, "symbols": [parts[0].law.categories, *symbols[1:]]}
+    yield {"sheet": sheet, "symbols": [parts[0].sent.released, *symbols[1:]]}
     yield {"sheet": sheet, "symbols": [-1, *symbols[1:]]}
     if size < channel.width:
         yield {"sheet": sheet, "symbols": [*symbols[:-1], 0]}
@@ -197,7 +197,10 @@ def test_the_server_publishes_the_schema_and_the_laws(house):
     channel = survey().channel()
     for sheet, parts in zip(told["channel"]["sheets"], channel.sheets, strict=True):
         for part, own in zip(sheet, parts, strict=True):
-            assert part["law"]["inclusion"] == str(own.law.event.inclusion)
+            if own.base is None:
+                assert part["law"]["inclusion"] == str(own.law.event.inclusion)
+            else:
+                assert part["law"]["base"] == [str(weight) for weight in own.base]
             assert part["measures"] == [one.to_plain() for one in own.measures]
 
 

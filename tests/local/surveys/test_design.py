@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import tacit
-from tacit.local.surveys import forecast
+from tacit.local.surveys import design, forecast
 from tacit.local.surveys.grammar import targets
 from tacit.privacy import errors
 from tacit.privacy.mechanisms import DiscreteLaplace
@@ -193,3 +193,22 @@ def test_wrong_plans_are_refused(given, told) -> None:
     given = {"people": 100, "goals": ["share of smoker"], **given}
     with pytest.raises(errors.InvalidParameter, match=told):
         tacit.Survey(QUESTIONS, epsilon=1).plan(**given)
+
+
+def test_readers_are_promised_what_the_smallest_sheet_gives() -> None:
+    """The number of people is a quantile: one more would be missed too often."""
+    from scipy.stats import binom
+
+    for people, sheets in ((1000, 2), (1000, 5), (300, 12), (40, 3)):
+        least = design.fewest(people, sheets)
+        assert sheets * binom.cdf(least - 1, people, 1 / sheets) <= 1e-3
+        assert sheets * binom.cdf(least, people, 1 / sheets) > 1e-3
+        assert 0 < least < people / sheets
+    assert design.fewest(1000, 1) == 1000
+    drawn = np.random.default_rng(1).multinomial(1000, [0.2] * 5, size=20_000).min(axis=1)
+    assert np.mean(drawn < design.fewest(1000, 5)) <= 1e-3
+    survey = tacit.Survey(QUESTIONS, epsilon=1)
+    made = survey.plan(10_000, ["share of smoker", "share of region"], expected=EXPECTED)
+    readers = made.best.readers
+    assert readers.people == design.fewest(10_000, 2) < 5000
+    assert "99.9 %" in made.to_plain()["assumes"]

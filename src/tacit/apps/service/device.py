@@ -21,8 +21,9 @@ from tacit.local.channels import PartitionedChannel, ReportChannel, SymbolChanne
 from tacit.local.inference.votes import Ballot
 from tacit.local.learned.direct import STEPS
 from tacit.local.surveys.channel import SurveyChannel
+from tacit.local.surveys.parts import Part
 from tacit.privacy import artifact, errors, events
-from tacit.privacy.mechanisms import Channel, DiscreteLaplace
+from tacit.privacy.mechanisms import Channel, DiscreteLaplace, GroupedMean
 from tacit.privacy.rounding import float_above
 
 DEVICE, BALLOT = "tacit-device/1", "tacit-ballot/1"
@@ -117,11 +118,24 @@ def _sheets(channel: SurveyChannel) -> list[list[dict[str, Any]]]:
     """List what each part of each sheet measures, and the law of the set that is released."""
     return [
         [
-            {"measures": [one.to_plain() for one in part.measures], "law": _law(part.law)}
+            {"measures": [one.to_plain() for one in part.measures], "law": _law_of(part)}
             for part in parts
         ]
         for parts in channel.sheets
     ]
+
+
+def _law_of(part: Part) -> dict[str, Any] | None:
+    """List the integers that a part is drawn with; of a grouped mean, the most of each weight."""
+    law = part.law
+    if not isinstance(law, GroupedMean):
+        return _law(law)
+    return {
+        "kind": "grouped-mean",
+        "groups": law.groups,
+        "base": [str(weight) for weight in law.base],
+        "most": [str(weight) for weight in law.most],
+    }
 
 
 def _law(channel: Channel | None) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tacit.apps.service.problems import Problem
 from tacit.local.inference import poisoning
+from tacit.local.inference.votes import Law
 from tacit.local.reports import Reports
 from tacit.local.surveys.questions import SeveralOf
 from tacit.privacy import errors
@@ -104,7 +105,7 @@ def _poisoning(reports: Reports) -> list[dict[str, Any]]:
     channel: Any = reports.channel
     counts = np.bincount(reports.columns["sheet"], minlength=len(channel.sheets)).tolist()
     groups = [
-        (count, part.law, part.law.categories // measure.levels)
+        (count, *_named(part, measure))
         for count, parts in zip(counts, channel.sheets, strict=True)
         for part in parts
         for measure in part.measures
@@ -122,8 +123,15 @@ def _poisoning(reports: Reports) -> list[dict[str, Any]]:
     ]
 
 
-def _forged(count: int, law: Any, symbols: int, fakes: int) -> float:
-    return poisoning.share_shift(poisoning.law_of(law), symbols, count, fakes).worst
+def _named(part: Any, measure: Any) -> tuple[Law, int]:
+    """Return the law of the groups that a report names, and how many of them hold one option."""
+    if part.base is None:
+        return poisoning.law_of(part.law), part.law.categories // measure.levels
+    return Law(part.groups, 1, *part.law.inclusion), part.groups // measure.levels
+
+
+def _forged(count: int, law: Law, symbols: int, fakes: int) -> float:
+    return poisoning.share_shift(law, symbols, count, fakes).worst
 
 
 def _told(reports: Reports, question: str, closed: bool, **options: Any) -> dict[str, Any]:

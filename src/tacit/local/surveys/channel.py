@@ -1,15 +1,14 @@
-"""The channel of one report of a survey: a sheet, assigned without looking at answers, and sets.
+"""The channel of one report of a survey: a sheet, assigned without looking at answers, and symbols.
 
-A sheet has one or more parts. A part is one joint symbol of all that it measures, released by
-subset selection with the part's share of ε; the shares of a sheet's parts sum to ε.
+A sheet has one or more parts. A part releases one joint symbol of all that it measures, with the
+part's share of ε; the shares of a sheet's parts sum to ε.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -20,60 +19,19 @@ import numpy.typing as npt
 from tacit.data.outcomes import STEPS
 from tacit.local.channels import ColumnForm, ReportChannel
 from tacit.local.report_files import Columns
-from tacit.local.surveys.measures import Measure
+from tacit.local.surveys.parts import Part
 from tacit.local.surveys.questions import Integers, Reals
 from tacit.privacy import errors
 from tacit.privacy.events import Composed, Event, Parallel
-from tacit.privacy.guarantees import Unit
-from tacit.privacy.mechanisms import SubsetSelection
 from tacit.privacy.randomness import Randomness, source, uniform_below
 
 _NUMBER = np.dtype("<u4")
 """The number of a sheet in the compact form of a report, without its leading zeros."""
 
 
-@dataclass(frozen=True)
-class Part:
-    """Measures that are released as one symbol, with this ε."""
-
-    measures: tuple[Measure, ...]
-    epsilon: Fraction
-
-    @cached_property
-    def law(self) -> SubsetSelection:
-        """The law of the set that is released for a symbol."""
-        levels = math.prod(self.shape)
-        return SubsetSelection(categories=levels, epsilon=self.epsilon, unit=Unit.PERSON)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The levels of each measure."""
-        return tuple(one.levels for one in self.measures)
-
-    @property
-    def width(self) -> int:
-        """The symbols in a released set."""
-        return self.law.event.size
-
-    def symbols(self, raw: dict[str, Integers], rng: Randomness) -> Integers:
-        """Draw the level of each measure and join them."""
-        levels = [one.draw(raw[one.variable], rng) for one in self.measures]
-        return np.ravel_multi_index(levels, self.shape).astype(np.int64)
-
-    def chances(self, sets: Integers, raw: dict[str, Integers]) -> Reals:
-        """Return the probability of each set given each person's encoded answers."""
-        own = np.ones(sets.shape)
-        for one, levels in zip(self.measures, np.unravel_index(sets, self.shape), strict=True):
-            own *= np.take_along_axis(one.law(raw[one.variable]), levels, axis=1)
-        outside = next((s for s in range(self.law.categories) if s not in sets[0]), 0)
-        held = float(np.exp(self.law.log_prob(sets[:1], [int(sets[0, 0])]))[0])
-        missed = float(np.exp(self.law.log_prob(sets[:1], [outside]))[0])
-        return np.asarray(missed + (held - missed) * own.sum(axis=1))
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SurveyChannel(ReportChannel):
-    """One sheet of several, and for each of its parts a set of symbols.
+    """One sheet of several, and for each of its parts what it releases: one symbol or several.
 
     Parameters
     ----------
@@ -107,7 +65,7 @@ class SurveyChannel(ReportChannel):
 
     def sheet_events(self) -> list[Event]:
         """List the event of a report of each sheet."""
-        return [_composed([part.law.event for part in parts]) for parts in self.sheets]
+        return [_composed([part.event for part in parts]) for parts in self.sheets]
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -133,24 +91,19 @@ class SurveyChannel(ReportChannel):
             own = {name: column[rows] for name, column in answers.items()}
             for part, place in zip(parts, self.places(number), strict=True):
                 if rows.size:
-                    symbols[rows, place] = part.law.release(part.symbols(own, stream), stream)
+                    symbols[rows, place] = part.release(own, stream)
         return {"sheet": assigned, "symbols": symbols}
 
     def places(self, sheet: int) -> list[slice]:
-        """Return where the sets of a sheet's parts stand in a report."""
+        """Return where the symbols of a sheet's parts stand in a report."""
         ends = np.cumsum([0, *(part.width for part in self.sheets[sheet])]).tolist()
         return [slice(a, b) for a, b in pairwise(ends)]
 
-    def of_sheet(self, number: int) -> Any:
-        """Return what a person with this sheet runs: the law of its one part, or a channel."""
-        parts = self.sheets[number]
-        return parts[0].law if len(parts) == 1 else replace(self, sheets=(parts,))
-
     @property
     def report_bytes(self) -> int:
-        """Bytes of the number of a sheet, and of the sets of the longest one; others end in 0."""
+        """Bytes of the number of a sheet, and of what the longest one releases; others end in 0."""
         return self._number_bytes + max(
-            sum(part.law.report_bytes for part in parts) for parts in self.sheets
+            sum(part.sent.report_bytes for part in parts) for parts in self.sheets
         )
 
     @property
@@ -164,7 +117,7 @@ class SurveyChannel(ReportChannel):
         wire[:, : self._number_bytes] = numbers[:, : self._number_bytes]
         for number, part, place, own in self._pieces(checked["sheet"]):
             rows = np.flatnonzero(checked["sheet"] == number)
-            wire[rows, own] = part.law.to_bytes(checked["symbols"][rows, place])
+            wire[rows, own] = part.sent.to_bytes(checked["symbols"][rows, place])
         return wire
 
     def from_bytes(self, wire: npt.NDArray[np.uint8]) -> Columns:
@@ -177,7 +130,7 @@ class SurveyChannel(ReportChannel):
         left[:, : self._number_bytes] = 0
         for number, part, place, own in self._pieces(sheet):
             rows = np.flatnonzero(sheet == number)
-            symbols[rows, place] = part.law.from_bytes(wire[rows, own])
+            symbols[rows, place] = part.sent.from_bytes(wire[rows, own])
             left[rows, own] = 0
         if bool(np.any(left)):
             raise errors.InvalidData("survey: a report must end in zeros.")
@@ -187,7 +140,7 @@ class SurveyChannel(ReportChannel):
         """Yield each part of the sheets in use, with its place among symbols and among bytes."""
         for number in np.unique(sheet).tolist():
             parts = self.sheets[number]
-            sizes = (self._number_bytes, *(part.law.report_bytes for part in parts))
+            sizes = (self._number_bytes, *(part.sent.report_bytes for part in parts))
             bounds = pairwise(np.cumsum(sizes).tolist())
             for part, place, (start, end) in zip(parts, self.places(number), bounds, strict=True):
                 yield number, part, place, slice(start, end)
@@ -200,8 +153,8 @@ class SurveyChannel(ReportChannel):
             own = {name: column[rows] for name, column in answers.items()}
             for part, place in zip(parts, self.places(number), strict=True):
                 if rows.size:
-                    sets = np.asarray(released["symbols"])[rows, place]
-                    logs[rows] += np.log(part.chances(sets, own))
+                    sent = np.asarray(released["symbols"])[rows, place]
+                    logs[rows] += np.log(part.chances(sent, own))
         return logs
 
     def _answers(self, raw: Any) -> dict[str, Integers]:
@@ -214,20 +167,20 @@ class SurveyChannel(ReportChannel):
         return dict(zip(self.variables, whole.T, strict=True))
 
     def forms(self) -> dict[str, ColumnForm]:
-        most = max(part.law.categories for parts in self.sheets for part in parts) - 1
+        most = max(part.sent.released for parts in self.sheets for part in parts) - 1
         sheet = ColumnForm((), 0, len(self.sheets) - 1)
         return {"sheet": sheet, "symbols": ColumnForm((self.width,), -1, most)}
 
     def check(self, columns: Columns) -> Columns:
-        """Return sheets and sets of symbols; refuse what the channel cannot have released."""
+        """Return sheets and symbols; refuse what the channel cannot have released."""
         checked = super().check(columns)
         for number in np.unique(checked["sheet"]).tolist():
             rows = checked["symbols"][checked["sheet"] == number]
             for part, place in zip(self.sheets[number], self.places(number), strict=True):
-                part.law.must_be_sets(rows[:, place])
+                part.sent.check(rows[:, place])
             used = sum(part.width for part in self.sheets[number])
             if bool(np.any(rows[:, used:] != -1)):
-                raise errors.InvalidData("survey: a report must end in −1 after its last set.")
+                raise errors.InvalidData("survey: a report must end in −1 after its last symbol.")
         return checked
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import binom, norm
 
 from tacit.local.surveys import forecast, grammar
 from tacit.local.surveys.forecast import Law
@@ -19,11 +19,15 @@ from tacit.privacy.accounting.readers import DELTA, Readers, of_event
 
 _MOST_LEVELS = 4096
 """Symbols of a sheet that is worth considering; more say too little each."""
+_CHANCE = 1e-3
+"""How likely a sheet may get fewer people than those that the readers' guarantee is stated for."""
 _HOW = (":mean", ":moments", ":bins")
 ASSUMES = (
     "Answers to different questions are taken as independent, options as equally likely and "
     "numbers as evenly spread between their bounds, unless something else is expected; people as a "
-    "simple random sample. Sheets get equal numbers of people."
+    "simple random sample. Standard errors are for sheets with equal numbers of people. Sheets are "
+    "drawn at random, so readers are promised what holds for the fewest people that any sheet gets "
+    "with a probability of at least 99.9 %."
 )
 CURATOR = (
     "A trusted curator, who holds everybody's answers to all questions, adds Laplace noise to the "
@@ -206,14 +210,26 @@ def _goal(question: str, targets: Any, z: float, found: Any) -> Goal:
 
 
 def _readers(survey: Any, people: int, delta: float) -> Readers:
-    """Return what readers learn if the sheets get equal numbers of people."""
+    """Return what readers learn from the fewest people that a sheet gets, but for a small chance."""
     channel = survey.channel()
-    each = people // len(channel.sheets)
+    each = fewest(people, len(channel.sheets))
     if not each:
-        errors.refuse("plan", "people", f"at least the {len(channel.sheets)} sheets", people)
+        wanted = f"enough for {len(channel.sheets)} sheets, each of which somebody must get"
+        errors.refuse("plan", "people", wanted, people)
     parts = set(channel.sheet_events())
     each_kind = [of_event(event, each, delta) for event in parts]
     return Readers(max(each_kind, key=lambda one: getattr(one, "epsilon", math.inf)), each)
+
+
+def fewest(people: int, sheets: int, chance: float = _CHANCE) -> int:
+    """Return a number of people that every sheet gets, but for this chance.
+
+    Each person's sheet is drawn uniformly. By the union bound, some sheet gets fewer than k people
+    with a probability of at most `sheets` times that of a binomial number below k.
+    """
+    if sheets == 1:
+        return people
+    return max(int(binom.ppf(chance / sheets, people, 1 / sheets)), 0)
 
 
 def _candidates(survey: Any, goals: list[Any]) -> Iterator[tuple[str, Any]]:

@@ -1,8 +1,7 @@
 r"""Standard errors that a survey will have, from the exact variances of its channel.
 
-Given the law of a symbol, the set S of subset selection has known inclusion probabilities, of one
-symbol and of two, so the covariance of the scores φ of two functions g and h
-(`tacit.local.surveys.moments`) is a closed form in E[g], E[h] and E[gh]. Answers are unknown before
+Given the law of a symbol, that of what is released is known, and so is the covariance of the scores
+of two functions of it (`tacit.local.surveys.laws`). Answers are unknown before
 anybody is asked: options are taken as equally likely, numbers as evenly spread, and answers to
 different questions as independent, unless something else is expected.
 """
@@ -19,8 +18,8 @@ from scipy.spatial.distance import cdist
 from scipy.stats import beta
 
 from tacit.data.outcomes import STEPS
-from tacit.local.surveys.channel import Part
 from tacit.local.surveys.moments import Found, Moment, part_values, stated
+from tacit.local.surveys.parts import Part
 from tacit.local.surveys.questions import Integers, Reals, SeveralOf
 from tacit.privacy import errors
 from tacit.privacy.randomness import source
@@ -123,29 +122,12 @@ def _scores(
         ]
         law = reduce(lambda a, b: np.outer(a, b).ravel(), levels)
         values = np.array([part_values(part, one) for one in moments])
-        own, squares = _of_part(part, values, law)
+        own, squares = part.sent.seconds(values, law)
         own = np.where(held, own, 1.0)
         both = held[:, None] & held
         mean *= own
         second *= np.where(both, squares, np.outer(own, own))
     return mean, second - np.outer(mean, mean)
-
-
-def _of_part(part: Part, values: Reals, law: Reals) -> tuple[Reals, Reals]:
-    """Return E[φ] and E[φ φ'] for functions (rows) of a symbol with this law."""
-    (p, q), size, count = part.law.inclusion, part.width, part.law.categories
-    mean, product = values @ law, (values * law) @ values.T
-    total, squares = values.sum(axis=1), values @ values.T
-    # Two other symbols are both in the set; the true one and another are.
-    both = p * (size - 1) / (count - 1)
-    pairs = (size - 1) / (count - 1) * (p * (size - 2) + (1 - p) * size) / max(count - 2, 1)
-    cross = np.outer(mean, total) + np.outer(total, mean) - 2 * product
-    rest = np.outer(total, total) - squares - cross
-    second = q * squares + (p - q) * product + pairs * rest + both * cross
-    sums = q * total + (p - q) * mean
-    shift = np.outer(total, sums)
-    centred = second - q * (shift + shift.T) + q * q * np.outer(total, total)
-    return mean, centred / (p - q) ** 2
 
 
 def central(

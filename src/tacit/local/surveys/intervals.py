@@ -16,10 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 from scipy.optimize import isotonic_regression
+from scipy.stats import norm
 
 from tacit.local.surveys.questions import Reals
 
 Interval = tuple[float, float]
+LINE = (-math.inf, math.inf)
 _POINTS = 64
 """Points per bin at which a curve between the edges of bins is looked up."""
 
@@ -38,17 +40,48 @@ def fieller(a: float, b: float, spread: Reals, z: float) -> tuple[float, Interva
     r"""Return the standard error and interval of a / b, given the covariance of both [Fie54]_.
 
     The interval holds all θ with :math:`(a - \theta b)^2 \le z^2 \operatorname{Var}(a - \theta b)`,
-    which needs no division by an uncertain number; it is the whole line where that set is not
-    bounded.
+    which needs no division by an uncertain number. Where that set is not bounded, it is two rays;
+    one of them belongs to denominators below 0, which do not exist (see `_ray`).
     """
     (va, cab), (_, vb) = spread
     ratio = a / b
     error = math.sqrt(max(va - 2 * ratio * cab + ratio**2 * vb, 0.0)) / abs(b)
     square, linear, constant = b * b - z * z * vb, a * b - z * z * cab, a * a - z * z * va
-    if not square > 0:
-        return error, (-math.inf, math.inf)
     root = math.sqrt(max(linear**2 - square * constant, 0.0))
-    return error, ((linear - root) / square, (linear + root) / square)
+    determinant = va * vb - cab * cab
+    if not square or not determinant > 1e-12 * va * vb:
+        certain = square > 0
+        return error, (((linear - root) / square, (linear + root) / square) if certain else LINE)
+    ends = sorted(((linear - root) / square, (linear + root) / square))
+    return error, _ray(a, b, spread, z, (ends[0], ends[1]), square > 0)
+
+
+def _ray(a: float, b: float, spread: Reals, z: float, ends: Interval, inside: bool) -> Interval:
+    r"""Return the interval of a ratio whose denominator is not negative.
+
+    θ stands for the ray of all :math:`(\theta t, t)` with t ≥ 0. It is rejected if (a, b) is
+    nearest to t > 0 and further than z standard errors from the line, or nearest to t = 0 and
+    further from there than the quantile of that distance. Given a true t, the coordinates along and
+    across the ray are independent and normal; at t = 0 the second case rejects as often as the
+    first, and with a larger t less often, so the level holds for every t. `ends` are those of the
+    test of the line, which does not reject between them (`inside`), or beyond them.
+    """
+    (va, cab), (_, vb) = spread
+    determinant = va * vb - cab * cab
+    toward, height = (vb * a - cab * b) / determinant, (va * b - cab * a) / determinant
+    length = a * toward + b * height  # squared, in standard errors
+    if length <= z * z or not toward:
+        return LINE
+    low, high = ends
+    kept = length <= -2 * math.log(2 * float(norm.sf(z)))  # rays at more than a right angle
+    if inside:
+        ahead = toward * low + height > 0
+        if not ahead or kept:
+            return LINE if not ahead else (-math.inf, high) if toward > 0 else (low, math.inf)
+        return ends
+    if kept:
+        return LINE
+    return (high, math.inf) if toward > 0 else (-math.inf, low)
 
 
 def wilson(value: float, ends: Interval, people: int, z: float) -> tuple[float, Interval]:

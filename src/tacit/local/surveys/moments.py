@@ -1,12 +1,9 @@
-r"""Expectations of functions of answers, estimated from reports or from rows, with covariance.
+"""Expectations of functions of answers, estimated from reports or from rows, with covariance.
 
-For subset selection with inclusion probabilities p and q, and any function g of the symbol,
-
-.. math:: \varphi_g(S) = \frac{\sum_{x \in S} g(x) - q \sum_x g(x)}{p - q}
-
-has expectation g(x) given the symbol x. People are a simple random sample of a large population,
-so that the scores are independent and equally distributed: their empirical covariance holds the
-noise and the sampling of people.
+A report has a score for each function of the answers (`tacit.local.surveys.laws`), whose
+expectation given the answers is the function. People are a simple random sample of a large
+population, so that the scores are independent and equally distributed: their empirical covariance
+holds the noise and the sampling of people.
 """
 
 from __future__ import annotations
@@ -16,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit.local.surveys.channel import Part
-from tacit.local.surveys.questions import Reals
+from tacit.local.surveys.parts import Part
+from tacit.local.surveys.questions import Integers, Reals
 from tacit.privacy import errors
 from tacit.privacy.randomness import source
 
@@ -49,20 +46,34 @@ def from_reports(reports: Any, moments: tuple[Moment, ...], where: str = "answer
     value, covariance = np.zeros(len(moments)), np.zeros((len(moments), len(moments)))
     asked = np.flatnonzero(used.any(axis=1)).tolist()
     for number in asked:
-        rows = reports.columns["symbols"][reports.columns["sheet"] == number].astype(np.int64)
-        rows = rows[np.lexsort(rows.T)]  # answers are functions of the multiset, to the last digit
+        rows = reports.columns["symbols"][reports.columns["sheet"] == number]
+        rows, counts = _different(rows.astype(np.int64), channel.forms()["symbols"].most + 2)
         scores = np.zeros((len(rows), len(moments)))
         for place in np.flatnonzero(used[number]):
             scores[:, place] = _scores(channel, number, rows, moments[place])
         scores *= shares[number]
-        value += scores.mean(axis=0)
-        covariance += np.atleast_2d(np.cov(scores.T)) / len(rows)
+        value += counts @ scores / counts.sum()
+        covariance += np.atleast_2d(np.cov(scores.T, fweights=counts)) / counts.sum()
     ends = (
         _ends(channel.sheets[asked[0]], moments[0])
         if (len(asked), len(moments)) == (1, 1)
         else None
     )
     return Found(value, covariance, int(people[asked].sum()), ends)
+
+
+def _different(rows: Integers, most: int) -> tuple[Integers, Integers]:
+    """Return each different row, in order, and how often it occurs; numbers are −1 to `most` − 2.
+
+    So answers are functions of the multiset of reports, to the last digit.
+    """
+    if most ** rows.shape[1] >= 2**63:
+        return np.unique(rows, axis=0, return_counts=True)
+    marks = np.zeros(len(rows), np.int64)
+    for column in rows.T:
+        marks = marks * most + column + 1
+    _, first, counts = np.unique(marks, return_index=True, return_counts=True)
+    return rows[first], counts
 
 
 def from_rows(survey: Any, rows: Any, moments: tuple[Moment, ...]) -> Found:
@@ -117,13 +128,8 @@ def _scores(channel: Any, number: int, rows: Any, moment: Moment) -> Reals:
     for part, place in zip(channel.sheets[number], channel.places(number), strict=True):
         held = {one.variable for one in part.measures}
         if any(variable in held for variable, _ in moment):
-            score *= _part_scores(part, rows[:, place], moment)
+            score *= part.sent.scores(rows[:, place], part_values(part, moment))
     return score
-
-
-def _part_scores(part: Part, sets: Any, moment: Moment) -> Reals:
-    value, (p, q) = part_values(part, moment), part.law.inclusion
-    return np.asarray((value[sets].sum(axis=1) - q * value.sum()) / (p - q))
 
 
 def part_values(part: Part, moment: Moment) -> Reals:
@@ -142,10 +148,4 @@ def _ends(parts: tuple[Part, ...], moment: Moment) -> tuple[float, float] | None
     held = [one for one in parts if variables & {m.variable for m in one.measures}]
     if len(held) != 1:
         return None
-    part, value = held[0], part_values(held[0], moment)
-    sums = np.unique(value) if part.width == 1 else np.unique([0.0, value.sum()])
-    if len(sums) != 2 or (part.width > 1 and np.count_nonzero(value) != 1):
-        return None
-    p, q = part.law.inclusion
-    low, high = ((sums - q * value.sum()) / (p - q)).tolist()
-    return low, high
+    return held[0].sent.ends(part_values(held[0], moment))

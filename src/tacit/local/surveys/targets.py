@@ -7,15 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
 
 from tacit.local.surveys import intervals
-from tacit.local.surveys.intervals import Estimate, Interval
+from tacit.local.surveys.intervals import LINE, Estimate, Interval
+from tacit.local.surveys.logistic import Fit
 from tacit.local.surveys.moments import Found, Moment
 from tacit.local.surveys.questions import Reals
 
 Function = Callable[[Reals, Reals], tuple[float, float]]
-LINE = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
@@ -120,30 +119,22 @@ class Logistic(Target):
     place: int
 
     def estimate(self, found: Found, z: float) -> Estimate:
-        """Solve the equation; the interval is that of the implicit function's derivative."""
-        design = np.array(self.design)
-        absent, present = found.value.reshape(2, -1)
-        weights, solved = absent + present, np.zeros(design.shape[1])
-        for _ in range(60):
-            chance = expit(design @ solved)
-            pull = design.T @ (present - weights * chance)
-            curve = (design.T * (weights * chance * (1 - chance))) @ design
-            if not np.all(np.linalg.eigvalsh(curve) > 1e-12):
-                return Estimate(self.label, math.nan, math.inf, LINE)
-            step = np.linalg.solve(curve, pull)
-            solved = solved + step * min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-300))
-            if np.abs(step).max() < 1e-10:
-                break
-        else:
+        """Solve the equation; the interval inverts the score test of each coefficient."""
+        fit = Fit(np.array(self.design), found)
+        solved = fit.solve(np.zeros(len(self.design[0])), range(len(self.design[0])))
+        if solved is None:
             return Estimate(self.label, math.nan, math.inf, LINE)
-        toward = np.linalg.solve(curve, design.T)[self.place]
-        slope = np.concatenate([-toward * chance, toward * (1 - chance)])
-        error, value = math.sqrt(slope @ found.covariance @ slope), float(solved[self.place])
-        return Estimate(self.label, value, error, (value - z * error, value + z * error))
+        value, error = float(solved[self.place]), fit.error(solved, self.place)
+        ends = (
+            fit.end(solved, self.place, -error, z),
+            fit.end(solved, self.place, error, z),
+        )
+        return Estimate(self.label, value, error, ends)
 
 
 def _limited(
     label: str, value: float, error: float, ends: Interval, limits: Interval, z: float
 ) -> Estimate:
-    inner = intervals.within(ends, limits, z * error)
-    return Estimate(label, min(max(value, limits[0]), limits[1]), error, inner)
+    low, high = intervals.within(ends, limits, z * error)
+    # With a denominator below 0, the ratio lies on the ray that the interval leaves out.
+    return Estimate(label, min(max(value, low), high), error, (low, high))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tacit.privacy.mechanisms.gaussian import DiscreteGaussian as DiscreteGaussian
     from tacit.privacy.mechanisms.gaussian import Gaussian as Gaussian
     from tacit.privacy.mechanisms.gaussian import LocalGaussian as LocalGaussian
+    from tacit.privacy.mechanisms.grouped_mean import GroupedMean as GroupedMean
     from tacit.privacy.mechanisms.integer_table import IntegerTable as IntegerTable
     from tacit.privacy.mechanisms.laplace import DiscreteLaplace as DiscreteLaplace
     from tacit.privacy.mechanisms.laplace import Geometric as Geometric

@@ -6,6 +6,9 @@ interval of symbols: its Lagrangian is least where :math:`(y - \lambda)^2` is be
 base is found by a linear program in floats; everything that is drawn is then built from whole
 numbers and fractions, so the program's tolerances reach neither the guarantee nor the mean.
 
+With several groups (`GroupedMean`), a symbol stands for a group and a number. Every group has the
+same base, and the window lies among the symbols of the input's own group.
+
 References
 ----------
 .. [WXYZ19] Wang, Xiao, Yang, Zhao et al. Collecting and analyzing multidimensional data with local
@@ -19,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate
 
 import numpy as np
@@ -31,7 +34,7 @@ from tacit.privacy import errors
 from tacit.privacy.rounding import exp_floor
 
 TOTAL = 2**52
-"""Sum of every row of the table, before fractions are cleared."""
+"""Sum of every row of the table, all groups together, before fractions are cleared."""
 
 HALF = 32
 """Symbols stand for −HALF, …, HALF, and so do inputs: 65 of each."""
@@ -39,48 +42,71 @@ HALF = 32
 _TWO_POINTS_BELOW = 0.1  # there the optimum is within 0.1 % of two symbols
 _FINEST = 12.0  # beyond, the grid of inputs is what limits the variance
 _SMALLEST = 2.0**-20  # a largest weight that small is the solver's tolerance
+_BITS = 24  # of a weight: what two machines compute for the same optimum differs far behind them
+_WIDE = 6  # with groups, scores reach as far as those of so many symbols per group would
 
 
 @lru_cache(maxsize=64)
-def solve_base(epsilon: float) -> tuple[int, ...]:
-    """Find the base weights with the smallest worst variance, in units of 2^-52."""
+def solve_base(epsilon: float, groups: int = 1) -> tuple[int, ...]:
+    """Find the base weights with the smallest worst variance, in units of 2^-52.
+
+    Of several groups, it is the mean over groups of the variance of each one's score.
+    """
     if epsilon < _TWO_POINTS_BELOW:
-        half = [math.floor(TOTAL / (1 + math.exp(epsilon))), *([0] * HALF)]
+        half = [math.floor(TOTAL / (math.exp(epsilon) + 2 * groups - 1)), *([0] * HALF)]
     else:
         epsilon = min(epsilon, _FINEST)
-        most = _linear_program(epsilon)
+        most = _linear_program(epsilon, groups)
         base = np.where(most > _SMALLEST, most * math.exp(-epsilon), 0.0)
-        half = [round(weight) for weight in (base * TOTAL).tolist()]
+        half = [_significant(round(weight)) for weight in (base * TOTAL).tolist()]
     return (*half, *half[-2::-1])
 
 
-def _linear_program(epsilon: float) -> npt.NDArray[np.float64]:
+def _significant(weight: int) -> int:
+    """Round a weight down to its leading bits."""
+    shift = max(weight.bit_length() - _BITS, 0)
+    return weight >> shift << shift
+
+
+def _reach(epsilon: float, groups: int) -> float:
+    """Return the largest score that the program considers."""
+    piecewise = 1 / math.tanh(epsilon / 4)
+    if groups == 1:
+        return piecewise
+    return max(piecewise, (math.exp(epsilon) + _WIDE * groups - 1) / math.expm1(epsilon))
+
+
+def _linear_program(epsilon: float, groups: int) -> npt.NDArray[np.float64]:
     """Minimise the largest variance over inputs in [0, 1]; return the largest weights, e^ε m.
 
-    Variables: P(y | x) for each x and y, the largest weight of each pair ±y, and the variance.
+    Variables: P(y | x) for each x and y of the own group, the largest weight of each pair ±y, and
+    the variance. Symbols of another group have their base, and the score there has mean 0.
     """
     symbols = np.arange(-HALF, HALF + 1)
-    reach = 1 / math.tanh(epsilon / 4)  # the largest report of the piecewise mechanism
-    values, inputs = symbols * reach / HALF, np.arange(HALF + 1) / HALF
+    values, inputs = symbols * _reach(epsilon, groups) / HALF, np.arange(HALF + 1) / HALF
     cells = inputs.size * symbols.size
-    law = sparse.eye_array(cells)
-    most = sparse.vstack([sparse.eye_array(HALF + 1).tocsr()[HALF - np.abs(symbols)]] * len(inputs))
-    none = sparse.coo_array((cells, 1))
+    law, ones = sparse.eye_array(cells), np.ones((inputs.size, 1))
+    pairs = sparse.eye_array(HALF + 1).tocsr()[HALF - np.abs(symbols)]
+    most = sparse.vstack([pairs] * len(inputs))
+    total, moment = np.ones(symbols.size), values**2
     per_input = [
-        sparse.kron(sparse.eye_array(inputs.size), row[None])
-        for row in (np.ones(symbols.size), values, values**2)
+        sparse.kron(sparse.eye_array(inputs.size), row[None]) for row in (total, values, moment)
     ]
-    rest = sparse.coo_array((inputs.size, HALF + 1))
-    variance = -np.ones((inputs.size, 1))
+    others = (groups - 1) * math.exp(-epsilon) * pairs.T
+    of_others = [sparse.coo_array(ones * (others @ row)) for row in (total, moment)]
     at_most = sparse.block_array(
         [
-            [law, -most, none],
-            [-law, math.exp(-epsilon) * most, none],
-            [per_input[2], rest, variance],
+            [law, -most, sparse.coo_array((cells, 1))],
+            [-law, math.exp(-epsilon) * most, None],
+            [per_input[2], of_others[1], -ones],
         ]
     )
-    empty = sparse.coo_array((inputs.size, HALF + 2))
-    equal = sparse.block_array([[per_input[0], empty], [per_input[1], empty]])
+    equal = sparse.block_array(
+        [
+            [per_input[0], of_others[0], sparse.coo_array((inputs.size, 1))],
+            [per_input[1], None, None],
+        ]
+    )
     solution = linprog(
         np.append(np.zeros(at_most.shape[1] - 1), 1.0),
         A_ub=at_most.tocsr(),
@@ -103,23 +129,35 @@ class Windows:
         The least weight of symbols −HALF, …, HALF: symmetric, of 2^52 in all at most.
     epsilon : Fraction
         No weight exceeds e^ε times its base.
+    groups : int
+        How many groups of symbols there are; rows list those of the input's own group.
     """
 
-    def __init__(self, base: Sequence[int], epsilon: Fraction) -> None:
+    def __init__(self, base: Sequence[int], epsilon: Fraction, groups: int = 1) -> None:
         self._base = base
-        bound = exp_floor(epsilon, 128)
-        self._extra = [(weight * bound >> 128) - weight for weight in self._base]
+        self._extra = [
+            most - least for most, least in zip(largest(base, epsilon), base, strict=True)
+        ]
         self._ends = [0, *accumulate(self._extra)]
-        self._width = TOTAL - sum(self._base)
+        self._width = TOTAL - groups * sum(self._base)
         self._most = self._ends[-1] - self._width
         if self._width < 0 or self._most < 0 or not self._moment(self._most) > 0:
             wanted = "base weights below 2^52 in all that reach it times e^epsilon"
-            errors.refuse("LocalMean", "base", wanted, sum(self._base))
+            errors.refuse("LocalMean", "base", wanted, groups * sum(self._base))
 
     def rows(self) -> list[list[int]]:
         """Return one row for each input −1, …, 1, of symbols with a weight."""
-        upper = [self._cleared(self._place(step)) for step in range(HALF + 1)]
+        upper = [self._cleared(start) for start in self._starts]
         return [row[::-1] for row in upper[:0:-1]] + upper
+
+    def denominators(self) -> list[int]:
+        """Return what each row was multiplied with, so that it is whole."""
+        upper = [start.denominator for start in self._starts]
+        return upper[:0:-1] + upper
+
+    @cached_property
+    def _starts(self) -> list[Fraction]:
+        return [self._place(step) for step in range(HALF + 1)]
 
     def values(self) -> list[Fraction]:
         """Return the score of each symbol with a weight; their mean given x in [−1, 1] is x."""
@@ -160,6 +198,12 @@ class Windows:
         return (
             low - beyond / (self._moment(low) - self._moment(low - 1)) if beyond else Fraction(low)
         )
+
+
+def largest(base: Sequence[int], epsilon: Fraction) -> list[int]:
+    """Return e^ε times each weight, rounded down."""
+    bound = exp_floor(epsilon, 128)
+    return [weight * bound >> 128 for weight in base]
 
 
 def must_be_base(base: Sequence[int]) -> tuple[int, ...]:

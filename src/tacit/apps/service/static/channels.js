@@ -1,5 +1,6 @@
 /* The channels, which draw everything that leaves the browser; each can state its exact law. */
 
+import { GroupedMean } from "./means.js";
 import { Cost } from "./odds.js";
 import { TOTAL, bernoulli, discreteLaplace, subset, uniformBelow } from "./randomness.js";
 
@@ -7,7 +8,7 @@ const MOST = 2 ** 32;  // categories that can be drawn from
 const MOST_PARTITIONS = 2 ** 16;
 
 /** Refuses a description that is not a valid law: its cost could not be computed. */
-function must(holds, what) {
+export function must(holds, what) {
   if (!holds) throw new Error(`The server describes noise that would not protect you (${what}), so nothing was sent.`);
 }
 
@@ -165,6 +166,7 @@ export class DiscreteLaplace {
 const KINDS = {
   __proto__: null,  // otherwise the names of every object's properties would be kinds
   "subset-selection": SubsetSelection,
+  "grouped-mean": GroupedMean,
   partitions: Partitioned,
   "randomized-response": RandomizedResponse,
   "discrete-laplace": DiscreteLaplace,

@@ -1,6 +1,6 @@
 /* Exact draws on the integers: the same samplers as in Python, on the browser's own entropy. */
 
-const BITS = 64n;
+export const BITS = 64n;
 export const TOTAL = 1n << BITS;
 
 /** Uniform 64-bit words from the browser's cryptographic generator. */

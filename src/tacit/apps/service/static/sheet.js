@@ -84,7 +84,22 @@ function rounded({ kind, size, question }) {
 }
 
 /** Says how often a report names the true answer. */
-function named({ channel, measures }) {
+function named(part) {
+  return part.grouped ? ofNumber(part) : ofSets(part);
+}
+
+/** Says how a number is reported, and the answers that it is reported with. */
+function ofNumber({ channel, measures }) {
+  const [own, other] = channel.chances, { groups, symbols } = channel;
+  const lines = [`The report holds one of ${symbols} numbers, drawn at random. Each of them can be drawn whatever you `
+    + "answer; those near your answer more often."];
+  if (groups === 1) return lines;
+  const what = measures.length > 2 ? "combinations of answers" : "answers";
+  return [`The report names one of ${groups.toLocaleString("en")} possible ${what}. It names yours ${percent(own)} `
+    + `of the time, and each other one ${percent(other)} of the time.`, ...lines];
+}
+
+function ofSets({ channel, measures }) {
   const [own, other] = channel.chances, { size, categories } = channel;
   const what = measures.length > 1 ? "combinations of answers" : "answers";
   const lines = [`The report names ${size} of ${categories.toLocaleString("en")} possible ${what}. It names yours `

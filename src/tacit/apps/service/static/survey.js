@@ -1,6 +1,7 @@
 /* A survey on a person's device: a sheet, the levels of answers, the report, and its exact law. */
 
 import { channelOf, mustFit } from "./channels.js";
+import { POINTS } from "./means.js";
 import { FREE } from "./odds.js";
 import { uniformBelow } from "./randomness.js";
 import { evenly } from "./rows.js";
@@ -95,12 +96,15 @@ class Measure {
   }
 }
 
-/** Measures that are released as one symbol. */
+/** Measures that are released together: a set of joint symbols, or a group and a number. */
 class Part {
   constructor({ measures, law }, variables, steps) {
     this.measures = measures.map((one) => new Measure(one, variables, steps));
-    this.channel = channelOf(law, ["subset-selection"]);
+    this.channel = channelOf(law, ["subset-selection", "grouped-mean"]);
+    this.grouped = law.kind === "grouped-mean";
     mustFit(this.measures.length > 0);
+    const kinds = this.measures.map(({ kind }) => kind), last = kinds.pop();
+    mustFit(!this.grouped || (last === "mean" && kinds.every((kind) => kind === "option")));
     mustFit(this.channel.categories === this.measures.reduce((count, one) => count * one.levels, 1));
   }
 
@@ -108,9 +112,10 @@ class Part {
     return this.measures.reduce((symbol, one) => symbol * one.levels + one.draw(raws[one.question.name], rng), 0);
   }
 
-  /** Returns the level of each measure in a symbol. */
+  /** Returns the level of each measure in a released symbol. */
   levels(symbol) {
-    let rest = symbol;
+    const [group, point] = this.grouped ? this.channel.named(symbol) : [];
+    let rest = this.grouped ? group * POINTS + point : symbol;
     const backwards = [...this.measures].reverse().map((one) => {
       const level = rest % one.levels;
       rest = (rest - level) / one.levels;
@@ -119,8 +124,25 @@ class Part {
     return backwards.reverse();
   }
 
-  /** P(set | answers) as [numerator, denominator]: a set with the symbol in it, or without. */
+  /** P(set | answers) as [numerator, denominator]. */
   probability(set, raws) {
+    return this.grouped ? this.#ofPoints(set, raws) : this.#ofSets(set, raws);
+  }
+
+  /** The mean over the two points that the number may be rounded to. */
+  #ofPoints(set, raws) {
+    const codes = this.measures.slice(0, -1).map((one) => [one.levels, raws[one.question.name]]), number = this.measures.at(-1);
+    const group = codes.reduce((symbol, [levels, code]) => symbol * levels + code, 0), raw = raws[number.question.name];
+    return Array.from({ length: POINTS }, (_, point) => point).reduce(([top, bottom], point) => {
+      const [share, whole] = number.probability(point, raw);
+      if (share === 0n) return [top, bottom];
+      const [a, b] = this.channel.probability(set, group * POINTS + point);
+      return [top * whole * b + share * a * bottom, bottom * whole * b];
+    }, [0n, 1n]);
+  }
+
+  /** A set with the symbol in it, or without. */
+  #ofSets(set, raws) {
     const outside = Array.from({ length: set.length + 1 }, (_, at) => at).find((at) => !set.includes(at));
     const [held, base] = this.channel.probability(set, set[0]), [missed, other] = this.channel.probability(set, outside);
     let own = 0n, scale = 1n;
@@ -153,7 +175,8 @@ export class Survey {
   get cost() {
     const known = new Map();
     this.sheets.forEach((parts, at) => {
-      const laws = parts.map(({ channel: { categories, size, inclusion } }) => [categories, size, inclusion]).join(";");
+      const laws = parts.map(({ channel: { categories, size, inclusion, base, most } }) =>
+        [categories, size, inclusion ?? [base, most]]).join(";");
       if (!known.has(laws)) known.set(laws, this.costOf(at));
     });
     return [...known.values()].reduce((most, one) => (one.epsilon > most.epsilon ? one : most));
