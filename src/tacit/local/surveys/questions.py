@@ -105,13 +105,14 @@ class SeveralOf(Question):
 
         A missing value is an answer without options: an empty field of a CSV file is read as one.
         """
+        known = set(self.options)
         try:
             rows = [_chosen(one) for one in values]
-        except TypeError:
+            if any(not row <= known for row in rows):
+                raise TypeError
+        except TypeError:  # one message: which of the two it was is about the answer
             condition = 'answers must be lists of declared options, or texts like "a;b"'
             raise errors.InvalidData(f"{where}: {condition}.") from None
-        if any(not row <= set(self.options) for row in rows):
-            raise errors.InvalidData(f"{where}: answers must be among the declared options.")
         return np.array([[name in row for name in self.options] for row in rows], np.int64)
 
 
