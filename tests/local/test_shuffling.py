@@ -103,6 +103,27 @@ def test_more_symbols_are_never_below_enumeration(made, people: int, step: int) 
     assert worst(laws, people, stated.epsilon, step) <= Fraction(1, 100)
 
 
+@pytest.mark.parametrize("people", [1, 2, 3, 4, 6, 8, 10, 12])
+@pytest.mark.parametrize("epsilon", [1.0, 3.0])
+def test_four_symbols_are_never_below_enumeration(people: int, epsilon: float) -> None:
+    """Everybody else in all ways; of the pairs one, because all are alike up to names."""
+    law, laws = response(4, epsilon)
+    stated = tacit.shuffled(law, people=people, delta=0.01)
+    everyone = combinations_with_replacement(range(4), people - 1)
+    others = {one for one in everyone if one.count(2) <= one.count(3)}
+    assert max(exact_delta(laws, o, (0, 1), stated.epsilon) for o in others) <= Fraction(1, 100)
+
+
+def test_pairs_of_four_symbols_are_alike() -> None:
+    _, laws = response(4, 1.0)
+    one = exact_delta(laws, (0, 1, 2), (0, 1), 0.3)
+    assert (
+        one
+        == exact_delta(laws, (2, 3, 1), (2, 3), 0.3)
+        == exact_delta(laws, (0, 1, 3), (0, 1), 0.3)
+    )
+
+
 def test_any_channel_is_never_below_enumeration() -> None:
     _, laws = response(2, 1.0)
     stated = blanket.epsilon_of([blanket.clones(1.0)], 20, DELTA, 1.0)

@@ -182,7 +182,7 @@ def encoder(name: str, make: Callable[[], Any]) -> Path:
         return Outcome(kept[0].release(data[0], rng=coins), kept[0].certificate.event)
 
     return Path(
-        f"AnonymizingEncoder {name}", "any-two-inputs", run, people, ("AnonymizingEncoder",)
+        f"AnonymizingEncoder {name}", "any-two-inputs", run, people, ("AnonymizingEncoder.release",)
     )
 
 
@@ -227,22 +227,6 @@ def votes_on_errors() -> Path:
     return Path("Ballot on errors", "any-two-inputs", run, with_outcomes, ("Ballot",))
 
 
-def survey(name: str, divided: bool) -> Path:
-    """Answers to a survey: an option and two numbers, in joint symbols or with ε divided."""
-
-    def run(data: Columns, coins: Coins) -> Outcome:
-        asked = {"who": tacit.OneOf(("0", "1", "2")), "x": tacit.Number(0, 1)}
-        sheets = ["who", ("who", "x"), ("x:moments", "y:bins")]
-        made = tacit.Survey(
-            asked | {"y": tacit.Number(0, 1)}, epsilon=2, sheets=sheets, divided=divided
-        )
-        rows = {"who": list(map(str, data[1])), "x": data[0][:, 0], "y": data[0][:, 1]}
-        reports = made.release(rows, rng=coins)
-        return Outcome(dict(reports.columns), reports.certificate.event)
-
-    return Path(f"Survey {name}", "any-two-inputs", run, people, ("Survey.release",))
-
-
 def open_text() -> Path:
     """Short texts of any alphabet and length, in prefixes of random levels."""
 
@@ -270,8 +254,6 @@ def paths() -> list[Path]:
         of_persons(),
         mechanism("Direct", direct),
         mechanism("VLM", variational),
-        survey("of joint symbols", divided=False),
-        survey("with divided epsilon", divided=True),
         open_text(),
         encoder("plain", lambda: nn.Sequential(nn.Linear(COLUMNS, 3), nn.Tanh())),
         encoder("remembering", Remembering),

@@ -7,6 +7,7 @@ mechanism fails the suite until a path for it is registered here.
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 from collections.abc import Iterator
 from pathlib import Path as File
@@ -20,6 +21,7 @@ from tacit.central.queries import model
 from tacit.privacy import mechanisms
 
 from . import (
+    paths_devices,
     paths_federated,
     paths_learned,
     paths_local,
@@ -64,6 +66,7 @@ def paths() -> list[Path]:
         paths_posteriors,
         paths_federated,
         paths_local,
+        paths_devices,
     )
     return [path for room in rooms for path in room.paths()]
 
@@ -92,6 +95,7 @@ def offered() -> set[str]:
     for kind in ("BetaBinomial", "DirichletMultinomial"):
         names |= {f"{kind}.{mechanism}" for mechanism in MECHANISMS}
     names |= {f"mechanisms.{name}" for name in ELSEWHERE_MECHANISMS}
+    names |= {f"{name}.{draw}" for name, draw in _local()}
     return names | {
         "queries.Several",
         "Curator.above_threshold",
@@ -100,14 +104,6 @@ def offered() -> set[str]:
         "Partitions",
         "VLM",
         "StudentClassifier",
-        "Codebook.release",
-        "Collection.release",
-        "Partitions.release",
-        "Direct.release",
-        "Survey.release",
-        "HeavyHitters.release",
-        "VLM.release",
-        "AnonymizingEncoder",
         "Ballot",
         "private_training.train",
         "federated.ClientPrivacy",
@@ -118,6 +114,25 @@ def offered() -> set[str]:
 ELSEWHERE_MECHANISMS = [
     name for name in mechanisms.__all__ if name not in ("Channel", "FiniteChannel", "Mechanism")
 ]
+
+
+DRAWS = ("release", "report", "draw", "cast", "vote")
+"""Names of methods with which a device draws what it sends."""
+NOT_LOCAL = {"BetaBinomial", "DirichletMultinomial"}
+"""Public classes of a curator with such a method; each is offered under another name above."""
+
+
+def _local() -> Iterator[tuple[str, str]]:
+    """Public classes that draw what people send, read off the public names: none is passed over."""
+    packages = (tacit, importlib.import_module("tacit.service"))
+    for package in packages:
+        for name in package.__all__:
+            kind = getattr(package, name)
+            if not inspect.isclass(kind) or name in mechanisms.__all__ or name in NOT_LOCAL:
+                continue
+            for draw in DRAWS:
+                if inspect.isfunction(getattr(kind, draw, None)):
+                    yield name, draw
 
 
 def _questions() -> Iterator[type]:

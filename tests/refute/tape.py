@@ -38,6 +38,7 @@ CHANNELS = {
     "tacit.privacy.mechanisms.local_mean": "LocalMean",
     "tacit.privacy.mechanisms.grouped_mean": "GroupedMean",
     "tacit.privacy.mechanisms.local_vector": "LocalVector",
+    "tacit.privacy.mechanisms.memoized_response": "MemoizedResponse",
 }
 """Local channels: of any two inputs their own law takes care. What one person may move is the
 input of one report."""
@@ -89,6 +90,8 @@ class Tape:
     """Draws and answers so far: the clock of the coins."""
     hint: float | None = None
     """The sensitivity that the code itself gives for its next draw."""
+    within: int = 0
+    """How many channels draw now, one within another: only the outermost is a query."""
 
     def opened(self, place: str, law: str, scale: Any, claim: float | None = None) -> int:
         """A draw: its number. In a replay it must be the draw of the first run."""
@@ -274,6 +277,10 @@ def _patch_classes(tape: Tape, put: Any) -> None:
     for name, kind in CHANNELS.items():
         channel = getattr(importlib.import_module(name), kind)
         put(channel, "release", _reporting(tape, name, channel.release))
+    memoized = importlib.import_module("tacit.privacy.mechanisms.memoized_response")
+    one = memoized.MemoizedResponse
+    put(one, "draw_reports", _one_round(tape, memoized.__name__, one.draw_reports))
+    put(one, "draw_permanent", _one_round(tape, memoized.__name__, one.draw_permanent))
     lattice = importlib.import_module("tacit.privacy.mechanisms.lattice").LatticeGeometric
     put(lattice, "release", _on_lattice(tape, lattice.release))
     table = importlib.import_module("tacit.privacy.mechanisms.integer_table").IntegerTable
@@ -322,12 +329,38 @@ def _reporting(tape: Tape, module: str, release: Any) -> Any:
     """One report a row: one person may change the input of one."""
 
     def released(self: Any, raw: Any, rng: Any = None) -> Any:
-        with _plain(module):
+        with _plain(module), _inside(tape):
             found = release(self, raw, rng)
+        if tape.within:
+            return found
         number = tape.opened(_caller(), "channel", str(self.event), 1.0)
         return tape.answered(number, np.atleast_1d(np.asarray(raw)), lambda: found)
 
     return released
+
+
+def _one_round(tape: Tape, module: str, draw: Any) -> Any:
+    """One report of permanent answers that a device keeps: a part of its whole sequence."""
+
+    def drawn(self: Any, permanent: Any, rng: Any) -> Any:
+        with _plain(module), _inside(tape):
+            found = draw(self, permanent, rng)
+        if tape.within:
+            return found
+        number = tape.opened(_caller(), "channel", str(self.event), 1.0)
+        return tape.answered(number, np.atleast_1d(np.asarray(permanent)), lambda: found)
+
+    return drawn
+
+
+@contextmanager
+def _inside(tape: Tape) -> Iterator[None]:
+    """Draws of channels that a channel is made of are parts of one."""
+    tape.within += 1
+    try:
+        yield
+    finally:
+        tape.within -= 1
 
 
 def _on_lattice(tape: Tape, release: Any) -> Any:

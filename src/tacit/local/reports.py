@@ -59,7 +59,8 @@ def certify(
 ) -> Certificate:
     """Issue the certificate of a person's reports: one, unless `per_person` says that it is more.
 
-    `further` sentences name more that is not protected.
+    `further` sentences name more that is not protected. A mechanism may say what people are asked
+    (`about`).
     """
     return Certificate.issue(
         per_person.event(channel),
@@ -72,6 +73,7 @@ def certify(
             *further,
         ),
         rng=rng,
+        about=getattr(mechanism, "about", ()),
     )
 
 

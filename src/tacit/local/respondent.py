@@ -116,11 +116,22 @@ class Respondent:
                 f"Respondent.report: number must be below {self.mechanism.reports}, got {number}. "
                 "The guarantee covers no more reports; a new series costs its ε again."
             )
-        (cell,) = self.mechanism.cells_of(np.reshape(category, (1, 1)), [self._seed]).ravel()
+        cell = self._cell(category)
         fresh = self.mechanism.draw_reports([self._permanent[cell]], SystemEntropy())
         kept = self._keep(_name(number), {"report": int(fresh[0])})
         report = _whole(kept.get("report"), self.mechanism.event.cells - 1)
         return (self._seed, report) if self.mechanism.hashed else report
+
+    def _cell(self, category: Any) -> int:
+        """Return the cell of a category; what is refused is not told by the message."""
+        try:
+            (cell,) = self.mechanism.cells_of(np.reshape(category, (1, 1)), [self._seed]).ravel()
+        except (errors.InvalidData, ValueError, TypeError, OverflowError):
+            most = self.mechanism.categories - 1
+            raise errors.InvalidData(
+                f"Respondent.report: category must be a whole number from 0 to {most}."
+            ) from None
+        return int(cell)
 
     def _series(self, name: Any) -> str:
         """Return the name that a ledger is charged under: another one if answers were redrawn."""

@@ -15,7 +15,15 @@ from tacit.local.outcome_channels import RoundedChannel
 from tacit.privacy import errors
 from tacit.privacy.accounting import blanket
 from tacit.privacy.accounting.blanket import Hidden
-from tacit.privacy.accounting.readers import DELTA, Readers, bounded, pairs, weakest
+from tacit.privacy.accounting.readers import (
+    DELTA,
+    Readers,
+    bounded,
+    of_event,
+    pairs,
+    weakest,
+)
+from tacit.privacy.events import Parallel
 from tacit.privacy.guarantees import Adjacency, ApproxDP, Guarantee, PureDP
 from tacit.privacy.mechanisms import IntegerTable
 
@@ -33,12 +41,13 @@ def shuffled(channel: Any, people: int = 13_500, delta: float = 1e-6, fake: int 
 
     Parameters
     ----------
-    channel : mechanism, channel or reports
+    channel : mechanism, channel, survey or reports
         What each person ran. The law of randomized response, subset selection, and of a table for
-        any two inputs is used as it is; of any other channel, its ε.
+        any two inputs is used as it is; of any other channel, its ε. Of a survey, the guarantee
+        for the sheet where it is weakest.
     people : int
-        How many people sent a report of the same question, partition, channel and round. Rounds
-        and partitions do not pool: give the number of the smallest.
+        How many people sent a report of the same sheet, partition, channel and round. Rounds,
+        partitions and sheets do not pool: give the number of the smallest.
     delta : float
         δ of the guarantee.
     fake : int
@@ -75,9 +84,12 @@ def shuffled(channel: Any, people: int = 13_500, delta: float = 1e-6, fake: int 
     honest = _honest(people, fake)
     delta = errors.probability("shuffled", "delta", delta)
     channel = getattr(channel, "channel", channel)
+    channel = channel() if callable(channel) else channel  # a mechanism makes its channel
     local = _local(channel)
     if not isinstance(local, PureDP | ApproxDP) or not delta > 0:
         return local
+    if isinstance(channel.event, Parallel):
+        return of_event(channel.event, honest, delta)
     return bounded(_pairs(_law(channel), local), local, honest, delta)
 
 

@@ -82,6 +82,8 @@ class Certificate:
     """Public key and Ed25519 signature, in hexadecimal."""
     readers: Readers | None = None
     """What readers of the result learn, who never see the reports that it was learned from."""
+    about: tuple[str, ...] = ()
+    """What people were asked, and what was answered from it: public sentences."""
 
     @classmethod
     def issue(
@@ -94,6 +96,7 @@ class Certificate:
         assumptions: tuple[str, ...] = (),
         not_protected: tuple[str, ...] = (),
         rng: Randomness | None = None,
+        about: tuple[str, ...] = (),
     ) -> Certificate:
         """Certify what an event released.
 
@@ -110,6 +113,8 @@ class Certificate:
             Sentences to add to the standard sentences.
         rng
             The generator that the release used; a seeded one is recorded as such.
+        about
+            Public sentences on what people were asked.
         """
         if guarantee is None:
             guarantee = guarantee_of(event, delta)
@@ -127,6 +132,7 @@ class Certificate:
             seeded=seeded,
             issued=datetime.now(UTC).isoformat(timespec="seconds"),
             library=f"tacit {version('tacit')}",
+            about=_sentences(about),
         )
 
     @classmethod
@@ -259,15 +265,18 @@ class Certificate:
             not_protected=self.not_protected,
             seeded=self.seeded,
             readers=[] if self.readers is None else self.readers.lines(),
+            about=self.about,
         )
 
     def _signed(self) -> str:
         return f"signed with key {self.signature[0][:16]}…" if self.signature else "not signed"
 
     def _body(self) -> dict[str, Any]:
-        towards = {} if self.readers is None else {"readers": self.readers.to_plain()}
+        more: dict[str, Any] = {"about": list(self.about)} if self.about else {}
+        if self.readers is not None:
+            more["readers"] = self.readers.to_plain()
         return {
-            **towards,
+            **more,
             "schema": SCHEMA,
             "library": self.library,
             "issued": self.issued,
@@ -347,6 +356,7 @@ def _parse(data: Any) -> Certificate:
         library=_text(data["library"]),
         signature=signature,
         readers=Readers.from_plain(data["readers"]) if "readers" in data else None,
+        about=tuple(map(_text, _is(list, data.get("about", [])))),
     )
 
 

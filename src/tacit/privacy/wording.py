@@ -33,6 +33,7 @@ def explain(
     not_protected: tuple[str, ...] = (),
     seeded: bool = False,
     readers: Sequence[str] = (),
+    about: Sequence[str] = (),
 ) -> str:
     """Explain who is protected from whom, how well, why, and what is not protected."""
     warning = (
@@ -45,6 +46,7 @@ def explain(
             title,
             "",
             *warning,
+            *(["What it is about", *_bullets(list(about)), ""] if about else []),
             "Who is protected, from whom",
             *_bullets(_who(guarantee)),
             "",

@@ -14,6 +14,7 @@ import tacit
 from tacit.apps.cli import main
 
 DECLARE = ("--declare", "income=0:10", "--declare", "region=north,south")
+EACH = ("--one-row-each",)
 DECLARE += ("--declare", "born=1950-01-01:2010-12-31")
 
 
@@ -119,7 +120,7 @@ def test_a_plan_is_followed_by_reports_and_answers(
     _, out, _ = run(capsys, *asked)
     for text in ("Best for 900 people", "Other designs", "trusted curator", "independent"):
         assert text in out
-    told = made(capsys, "survey", "release", best, people, "--out", reports)
+    told = made(capsys, "survey", "release", best, people, *EACH, "--out", reports)
     assert told["reports"] == 900
     for goal in planned["designs"][0]["goals"]:
         found = made(capsys, "ask", reports, goal["goal"])
@@ -133,7 +134,7 @@ def test_answers_of_an_overview_are_drawn_and_written(
     survey: Path, people: Path, tmp_path: Path, capsys: Any
 ) -> None:
     reports = tmp_path / "r.parquet"
-    made(capsys, "survey", "release", survey, people, "--out", reports)
+    made(capsys, "survey", "release", survey, people, *EACH, "--out", reports)
     plot, table = tmp_path / "answers.png", tmp_path / "answers.csv"
     told = made(capsys, "ask", reports, "--plot", plot, "--out", table)
     questions = [one["question"] for one in told["answers"]]
@@ -176,7 +177,9 @@ def test_answers_that_do_not_fit_are_refused_without_a_word_about_them(
     rows.loc[3, column] = value
     rows.to_csv(tmp_path / "wrong.csv", index=False)
     out = tmp_path / "r.parquet"
-    code, _, err = run(capsys, "survey", "release", survey, tmp_path / "wrong.csv", "--out", out)
+    code, _, err = run(
+        capsys, "survey", "release", survey, tmp_path / "wrong.csv", *EACH, "--out", out
+    )
     assert code == 2
     assert value not in err.replace("2026-01-31", "")
     assert not out.exists()
@@ -187,11 +190,13 @@ def test_missing_columns_and_old_files_are_refused(
 ) -> None:
     pd.read_csv(people)[["smoker"]].to_csv(tmp_path / "few.csv", index=False)
     out = tmp_path / "r.parquet"
-    code, _, err = run(capsys, "survey", "release", survey, tmp_path / "few.csv", "--out", out)
+    code, _, err = run(
+        capsys, "survey", "release", survey, tmp_path / "few.csv", *EACH, "--out", out
+    )
     assert code == 2
     assert "region" in err
     out.write_text("")
-    assert run(capsys, "survey", "release", survey, people, "--out", out)[0] == 2
+    assert run(capsys, "survey", "release", survey, people, *EACH, "--out", out)[0] == 2
     for words in (("--declare", "shoe=1:2"), ("--declare", "income=1"), ("--declare", "income")):
         made_up = ("survey", "draft", people, "--epsilon", 1, "--out", tmp_path / "s.json", *words)
         assert run(capsys, *made_up)[0] == 2
@@ -208,7 +213,7 @@ def test_several_answers_are_drafted_released_and_answered(tmp_path: Path, capsy
     declared = ("--declare", "symptoms=fever,cough", "--declare", "admitted=2026-01-01:2026-01-21")
     made(capsys, "survey", "draft", rows, "--epsilon", 8, *declared, "--out", drafted)
     assert json.loads(drafted.read_text())["questions"]["symptoms"]["kind"] == "several-of"
-    made(capsys, "survey", "release", drafted, rows, "--out", released)
+    made(capsys, "survey", "release", drafted, rows, *EACH, "--out", released)
     code, out, _ = run(capsys, "ask", released, "share of symptoms", "mean admitted")
     assert code == 0
     assert "fever" in out

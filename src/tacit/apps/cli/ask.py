@@ -22,16 +22,22 @@ def register(app: typer.Typer) -> None:
 
 
 def ask(
-    file: Annotated[Path, typer.Argument(help="Reports of a survey.", metavar="FILE")],
-    questions: Annotated[
-        list[str] | None,
+    given: Annotated[
+        list[str],
         typer.Argument(
-            help='Like "mean income by region"; none asks about every question.',
-            metavar="[QUESTION]...",
+            help="Reports of a survey, several files (.parquet) for a trend; then questions like "
+            '"mean income by region" or "trend of mean income". None asks about every question.',
+            metavar="FILE... [QUESTION]...",
         ),
-    ] = None,
+    ],
     before: Annotated[
         Path | None, typer.Option(help="Reports of an earlier round: answer what has changed.")
+    ] = None,
+    times: Annotated[
+        str | None,
+        typer.Option(
+            help="When the rounds of a trend were: 2024,2025,2027.", show_default="1, 2, 3, …"
+        ),
     ] = None,
     confidence: Confidence = 0.95,
     simultaneous: Annotated[
@@ -43,25 +49,38 @@ def ask(
     plot: Annotated[
         Path | None, typer.Option(help="Also draw the answers, .png, .svg or .pdf.")
     ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(help="Also write the certificate of the answers, and of the file of --out."),
+    ] = None,
+    delta: Annotated[float, typer.Option(help="δ of the guarantee towards readers.")] = 1e-6,
+    fake: Annotated[
+        int, typer.Option(help="How many reports of a sheet may be made up to learn about others.")
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Answer questions from the reports of a survey, with intervals."""
     from tacit.local.reports import Reports
-    from tacit.local.surveys import answers
+    from tacit.local.surveys import answers, statements
 
-    for path in filter(None, (out, plot)):
+    for path in filter(None, (out, plot, certificate)):
         must_be_new(path)
     if plot is not None:
         plots.check_target(plot)
-    rounds = [_reports(one, Reports) for one in (before, file) if one is not None]
-    survey, options = rounds[-1].mechanism, {"confidence": confidence, "simultaneous": simultaneous}
-    answer = survey.answer if before is None else survey.change
+    files, questions = _apart(given)
+    _must_fit(files, before, times)
+    rounds = [_reports(one, Reports) for one in (before, *files) if one is not None]
+    survey = rounds[-1].mechanism
     asked = questions or answers.askable(survey, rounds[-1])
     if not asked:
         errors.refuse("ask", "QUESTION", "given: the sheets allow no overview", None)
-    found = [answer(*rounds, one, **options) for one in asked]
+    options: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous}
+    options |= {"delta": delta, "fake": fake}
+    found = [_answered(survey, rounds, before is not None, one, times, options) for one in asked]
     if out is not None:
         answers.write(found, out)
+    if certificate is not None:
+        statements.of_answers(found, out).save(certificate)
     if plot is not None:
         plots.save(plots.answers(found, _said(found)), plot)
     if as_json:
@@ -70,6 +89,42 @@ def ask(
     for one in found:
         _print(one)
     print_text(_said(found))
+
+
+def _apart(given: list[str]) -> tuple[list[Path], list[str]]:
+    """Split files from questions: the first is a file, and so are those that end like one."""
+    count = 1
+    while count < len(given) and given[count].endswith(".parquet"):
+        count += 1
+    return list(map(Path, given[:count])), given[count:]
+
+
+def _must_fit(files: list[Path], before: Path | None, times: str | None) -> None:
+    if before is not None and len(files) > 1:
+        errors.refuse("ask", "--before", "left out with several files", str(before))
+    if times is not None and len(files) < 2:
+        errors.refuse("ask", "--times", "given with several files", times)
+
+
+def _answered(
+    survey: Any, rounds: list[Any], changed: bool, question: str, times: str | None, options: Any
+) -> Any:
+    from tacit.local.surveys import trends
+
+    if changed:
+        return survey.change(*rounds, question, **options)
+    if len(rounds) == 1:
+        return survey.answer(rounds[0], question, **options)
+    if not trends.asks(question):
+        question = trends.PREFIX + question
+    return survey.answer(rounds, question, times=_numbers(times), **options)
+
+
+def _numbers(times: str | None) -> list[float] | None:
+    try:
+        return None if times is None else [float(one) for one in times.split(",")]
+    except ValueError:
+        errors.refuse("ask", "--times", "numbers like 2024,2025,2027", times)
 
 
 def _print(answer: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from tacit.apps.service.problems import Problem
 from tacit.local.inference import poisoning
 from tacit.local.inference.votes import Law
 from tacit.local.reports import Reports
+from tacit.local.surveys import statements
+from tacit.local.surveys.answers import Answer
 from tacit.local.surveys.questions import SeveralOf
 from tacit.privacy import errors
 
@@ -95,9 +98,18 @@ def answer(reports: Reports, question: str, closed: bool, **options: Any) -> dic
     if len(question) > LONGEST_QUESTION:
         detail = f"A question must have at most {LONGEST_QUESTION} characters."
         raise Problem("bad-request", detail)
-    found: dict[str, Any] = reports.mechanism.answer(reports, question, **options).to_plain()
+    made = reports.mechanism.answer(reports, question, **options)
+    found: dict[str, Any] = made.to_plain()
     found["readers"] = f"{found['readers']} {WITHDRAWN}" if closed else OPEN
+    if closed:
+        found["certificate"] = certificate_of([made])
     return found
+
+
+def certificate_of(made: list[Answer]) -> str:
+    """Return the certificate of a closed survey's answers, as text: every byte of it counts."""
+    own = statements.of_answers(made)
+    return replace(own, not_protected=(*own.not_protected, WITHDRAWN)).to_json()
 
 
 def _poisoning(reports: Reports) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,14 @@ from scipy.stats import norm
 
 from tacit.local import origins
 from tacit.local.reports import Reports
-from tacit.local.surveys import grammar, intervals, moments
+from tacit.local.surveys import grammar, intervals, moments, statements
 from tacit.local.surveys.intervals import Estimate
 from tacit.local.surveys.targets import Quantile, Target
 from tacit.privacy import errors
+from tacit.privacy.accounting.readers import DELTA
+from tacit.privacy.certificate import Certificate
 
+NONE = "none: rows without noise"
 COVERS = (
     "The interval covers the noise of the reports and the sampling of people, who are taken as a "
     "simple random sample of a large population, independent between rounds and between sheets."
@@ -27,6 +30,7 @@ ROWS_COVER = (
     "The interval covers the sampling of people, who are taken as a simple random sample of a "
     "large population."
 )
+SEVERAL = " Several reports of one person are taken as those of different people."
 SMOOTH = " Answers within a bin, a width of {:.3g}, are taken as smoothly distributed."
 
 
@@ -44,6 +48,8 @@ class Answer:
     readers: str
     people: int
     first_date: str | None = None
+    certificate: Certificate | None = field(default=None, repr=False, compare=False)
+    """Local ε towards the collector, and (ε, δ) towards readers; None of rows without noise."""
 
     @property
     def value(self) -> float:
@@ -101,7 +107,8 @@ class Answer:
 
     def to_plain(self) -> dict[str, Any]:
         """Return the answer as JSON values."""
-        told = {name: asdict(self)[name] for name in ("covers", "guarantee", "readers", "people")}
+        names = ("covers", "guarantee", "readers", "people")
+        told: dict[str, Any] = {name: getattr(self, name) for name in names}
         if self.first_date is not None:
             told["days_after"] = self.first_date
         if len(self.estimates) == 1:
@@ -123,36 +130,69 @@ def answer(
     *,
     confidence: float = 0.95,
     simultaneous: bool = False,
-    delta: float = 1e-6,
+    delta: float = DELTA,
+    fake: int = 0,
 ) -> Answer:
     """Answer a question from reports, or from rows without noise.
 
     With `simultaneous`, all intervals hold together (Bonferroni). `delta` is δ of the guarantee
-    towards readers of the answer.
+    towards readers of the answer, and `fake` how many reports of a sheet may be made up.
     """
     confidence = errors.within("answer", "confidence", confidence, "(0, 1)")
     targets = grammar.targets(survey, question)
     alpha = (1 - confidence) / (len(targets) if simultaneous else 1)
     z = float(norm.ppf(1 - alpha / 2))
     private = isinstance(reports, Reports)
-    if private:
-        _must_be_of(survey, reports)
-        where = f"answer: {question!r}"
-        used = {one.moments for one in targets}
-        found = {some: moments.from_reports(reports, some, where) for some in used}
-        estimates = [one.estimate(found[one.moments], z) for one in targets]  # type: ignore[attr-defined]
-    else:
-        estimates = [_of_rows(survey, reports, one, z) for one in targets]
-    covers = COVERS + _bins(targets) if private else ROWS_COVER
-    return Answer(
+    made = Answer(
         question=question,
-        estimates=tuple(estimates),
-        covers=covers + _together(len(targets), confidence, simultaneous),
-        guarantee=str(survey.guarantee) if private else "none: rows without noise",
-        readers=_readers_words(reports, delta) if private else "none: rows without noise",
-        people=len(reports) if private else len(survey.encode(reports)),
+        estimates=tuple(estimates(survey, reports, question, targets, z)),
+        covers=covered(targets, private, len(targets), confidence, simultaneous),
+        guarantee=NONE,
+        readers=NONE,
+        people=people(survey, reports),
         first_date=grammar.first_date(survey, question),
     )
+    return promised(made, [reports], delta, fake) if private else made
+
+
+def estimates(
+    survey: Any, reports: Any, question: str, targets: Sequence[Any], z: float
+) -> list[Estimate]:
+    """Estimate each number, from reports or from rows without noise."""
+    if not isinstance(reports, Reports):
+        return [_of_rows(survey, reports, one, z) for one in targets]
+    _must_be_of(survey, reports)
+    used = {one.moments for one in targets}
+    where = f"answer: {question!r}"
+    found = {some: moments.from_reports(reports, some, where) for some in used}
+    return [one.estimate(found[one.moments], z) for one in targets]
+
+
+def covered(
+    targets: Sequence[Any], private: bool, count: int, confidence: float, simultaneous: bool
+) -> str:
+    """Say what the intervals of so many numbers cover."""
+    covers = COVERS + _bins(targets) if private else ROWS_COVER
+    return covers + _together(count, confidence, simultaneous)
+
+
+def promised(made: Answer, rounds: Sequence[Reports], delta: float, fake: int) -> Answer:
+    """Add what is promised to people, towards the collector and towards readers."""
+    towards = statements.towards_readers(rounds, delta, fake)
+    certificate = statements.certified(rounds, towards)
+    several = any(one.per_person.most > 1 for one in rounds)
+    return replace(
+        made,
+        covers=made.covers + (SEVERAL if several else ""),
+        guarantee=str(certificate.guarantee),
+        readers=str(towards),
+        certificate=certificate,
+    )
+
+
+def people(survey: Any, reports: Any) -> int:
+    """Count who answered."""
+    return len(reports) if isinstance(reports, Reports) else len(survey.encode(reports))
 
 
 def said(number: float, first_date: str | None = None) -> str:
@@ -200,25 +240,33 @@ def _answerable(survey: Any, reports: Reports, question: str) -> bool:
     )
 
 
-def change(survey: Any, before: Any, after: Any, question: str, **options: Any) -> Answer:
+def change(
+    survey: Any,
+    before: Any,
+    after: Any,
+    question: str,
+    *,
+    delta: float = DELTA,
+    fake: int = 0,
+    **options: Any,
+) -> Answer:
     """Answer by how much each number has changed between two rounds of different people."""
-    released = [one.releases for one in (before, after) if isinstance(one, Reports)]
-    origins.must_be_once("change", sum(released, ()))
+    private = [one for one in (before, after) if isinstance(one, Reports)]
+    origins.must_be_once("change", sum((one.releases for one in private), ()))
     first, second = (answer(survey, one, question, **options) for one in (before, after))
     pairs = zip(first.estimates, second.estimates, strict=True)
     changes = tuple(intervals.difference(a, b, a.label) for a, b in pairs)
-    return replace(
+    made = replace(
         second,
         question=f"change of {question}",
         estimates=changes,
-        readers=f"First round: {first.readers} Second round: {second.readers}",
         people=first.people + second.people,
         first_date=None,  # a change is a number of days
+        certificate=None,
     )
-
-
-def _readers_words(reports: Reports, delta: float) -> str:
-    return str(reports.readers(delta)) if len(reports) else "none: there are no reports"
+    if len(private) < 2:
+        return replace(made, guarantee=NONE, readers=NONE)
+    return promised(made, private, delta, fake)
 
 
 def _must_be_of(survey: Any, reports: Reports) -> None:
@@ -236,7 +284,7 @@ def _of_rows(survey: Any, rows: Any, target: Any, z: float) -> Estimate:
     return target.exact(values, z)
 
 
-def _bins(targets: list[Target]) -> str:
+def _bins(targets: Sequence[Target]) -> str:
     edges = [one.edges for one in targets if isinstance(one, Quantile)]
     return SMOOTH.format(edges[0][1] - edges[0][0]) if edges else ""
 

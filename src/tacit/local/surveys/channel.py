@@ -70,8 +70,7 @@ class SurveyChannel(ReportChannel):
     @property
     def assumptions(self) -> tuple[str, ...]:
         return (
-            "Which questions a person is asked is drawn or declared without looking at answers; "
-            "a person sends one report.",
+            "Which questions a person is asked is drawn or declared without looking at answers.",
         )
 
     def combine(self, encoded: Any, codes: Any = None) -> Integers:

@@ -33,6 +33,7 @@ GRAMMAR = (
     "correlation of X and Y",
     "regression of Y on X[, Z …]",
     "logistic regression of Y on X[, Z …]",
+    "trend of any of these, over several rounds",
 )
 
 

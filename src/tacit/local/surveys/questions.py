@@ -19,6 +19,8 @@ from tacit.privacy import errors
 
 Integers = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
+_MOST_LISTED = 64
+"""Options of a question that are listed in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +36,21 @@ class Question:
         """Return the question as JSON values, without texts that are empty."""
         given = {name: value for name, value in asdict(self).items() if value != ""}
         return {"kind": self.kind, **{name: _plain(value) for name, value in given.items()}}
+
+    @property
+    def answers(self) -> str:
+        """What can be answered, in words: the options, or the bounds with their unit."""
+        if hasattr(self, "options"):
+            several = "any of: " if self.kind == "several-of" else ""
+            return several + _listed(self.options)
+        own: Any = self
+        ends = (own.first, own.last) if self.kind == "date" else (own.lower, own.upper)
+        return " to ".join(one if isinstance(one, str) else f"{one:g}" for one in ends)
+
+    def words(self, name: str) -> str:
+        """Return the question with its help, and what can be answered, in one line."""
+        told = f"{name}: {self.text or name} ({' '.join(filter(None, [self.answers, self.unit]))})."
+        return _one_line(f"{told} {self.help}")
 
 
 @dataclass(frozen=True)
@@ -88,13 +105,14 @@ class SeveralOf(Question):
 
         A missing value is an answer without options: an empty field of a CSV file is read as one.
         """
+        known = set(self.options)
         try:
             rows = [_chosen(one) for one in values]
-        except TypeError:
+            if any(not row <= known for row in rows):
+                raise TypeError
+        except TypeError:  # one message: which of the two it was is about the answer
             condition = 'answers must be lists of declared options, or texts like "a;b"'
             raise errors.InvalidData(f"{where}: {condition}.") from None
-        if any(not row <= set(self.options) for row in rows):
-            raise errors.InvalidData(f"{where}: answers must be among the declared options.")
         return np.array([[name in row for name in self.options] for row in rows], np.int64)
 
 
@@ -191,6 +209,19 @@ def _options(where: str, options: Any) -> tuple[str, ...]:
     if not texts or not 2 <= len(set(listed)) == len(listed) <= 4096:
         errors.refuse(where, "options", "2 to 4096 different texts", options)
     return listed
+
+
+def _listed(options: tuple[str, ...]) -> str:
+    """List options, of very many only the first."""
+    if len(options) <= _MOST_LISTED:
+        return ", ".join(options)
+    shown = ", ".join(options[: _MOST_LISTED // 2])
+    return f"{shown} and {len(options) - _MOST_LISTED // 2:,} more"
+
+
+def _one_line(text: str) -> str:
+    """Return a text without line breaks and other signs that are not printed."""
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())
 
 
 def _chosen(answer: Any) -> set[Any]:

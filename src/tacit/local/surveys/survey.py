@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from tacit.data.outcomes import STEPS
+from tacit.local.persons import ASSUMED_ONE, PerPerson, chosen
 from tacit.local.reports import Reports, certify
-from tacit.local.surveys import answers, design, questions
+from tacit.local.surveys import answers, assignment, design, questions, trends
 from tacit.local.surveys.channel import SurveyChannel
 from tacit.local.surveys.measures import Measure
 from tacit.local.surveys.parts import Base, Part, part_of, solved_base
@@ -113,8 +114,13 @@ class Survey:
         most = tuple(
             len(one.options) - 1 if hasattr(one, "options") else STEPS for one in variables.values()
         )
-        sheets = [one for sheet in self.sheets for one in self._expanded(sheet)]
+        sheets = [one for each in self._by_sheet for one in each]
         return SurveyChannel(variables=tuple(variables), most=most, sheets=tuple(sheets))
+
+    @cached_property
+    def _by_sheet(self) -> list[list[tuple[Part, ...]]]:
+        """What each declared sheet stands for: one sheet of the channel, or one per option."""
+        return [self._expanded(sheet) for sheet in self.sheets]
 
     def _expanded(self, sheet: tuple[str, ...]) -> list[tuple[Part, ...]]:
         """Return a sheet's parts, once per option of a question with several answers."""
@@ -178,6 +184,11 @@ class Survey:
         return self._channel.guarantee
 
     @property
+    def about(self) -> tuple[str, ...]:
+        """What people are asked: a sentence per question, for certificates."""
+        return tuple(one.words(name) for name, one in self.questions.items())
+
+    @property
     def certificate(self) -> Certificate:
         """The certificate of one person's report."""
         return certify(self, self._channel)
@@ -194,18 +205,59 @@ class Survey:
             raise errors.InvalidData("survey: columns must be of equal length.")
         return np.hstack(columns)
 
-    def release(self, rows: Any, rng: Randomness | None = None, assigned: Any = None) -> Reports:
-        """Release one report per row; `assigned` declares each person's sheet, if it is not drawn.
+    def release(
+        self,
+        rows: Any,
+        rng: Randomness | None = None,
+        assigned: Any = None,
+        *,
+        persons: Any = None,
+        most: int = 1,
+    ) -> Reports:
+        """Release one report per row.
 
-        The assignment must not depend on answers.
+        Parameters
+        ----------
+        rows : mapping of str to sequence, or DataFrame
+            Answers to all questions.
+        assigned : sequence of str, of tuple of str, or of int, optional
+            The questions of each person's sheet, where sheets are declared and not drawn:
+            "smoker", or "region+income" for several; or the place of the sheet in `sheets`. They
+            must not depend on answers. Of a question with several answers, the option is drawn.
+        persons : sequence, optional
+            The name of whoever each row is of. At most `most` rows of a person are reported, chosen
+            at random; rows without a name are not (`tacit.local.persons`). Without names, the
+            certificate assumes that each row is another person.
         """
         encoded, stream = self.encode(rows), source(rng)
+        if assigned is not None:
+            sizes = list(map(len, self._by_sheet))
+            assigned = assignment.drawn(self.sheets, sizes, assigned, stream)
+            if len(assigned) != len(encoded):
+                raise errors.InvalidData("Survey.release: assigned must be one sheet per row.")
+        per_person = ASSUMED_ONE
+        if persons is not None:
+            per_person = PerPerson(most, enforced=True)
+            kept = chosen(persons, most, stream, where="Survey.release")
+            if len(kept) != len(encoded):
+                raise errors.InvalidData("Survey.release: persons must be one per row.")
+            encoded, assigned = encoded[kept], assigned if assigned is None else assigned[kept]
         columns = self._channel.release(encoded, stream, assigned)
-        return Reports(self, columns, self._channel, not stream.secure)
+        return Reports(self, columns, self._channel, not stream.secure, per_person=per_person)
 
     def answer(self, reports: Any, question: str, **options: Any) -> answers.Answer:
-        """Answer a question from reports, or from rows without noise; see `tacit ask`."""
-        return answers.answer(self, reports, question, **options)
+        """Answer a question from reports, or from rows without noise; see `tacit ask`.
+
+        A "trend of …" is answered from a list, of the reports of each round.
+        """
+        if not isinstance(reports, list):
+            if trends.asks(question):
+                errors.refuse("answer", "reports", "a list, one of each round, for a trend", "one")
+            return answers.answer(self, reports, question, **options)
+        if not trends.asks(question):
+            remedy = 'Ask for a "trend of …", or concatenate reports.'
+            errors.refuse("answer", "question", "about a trend of several rounds", question, remedy)
+        return trends.trend(self, reports, question, **options)
 
     def change(self, before: Any, after: Any, question: str, **options: Any) -> answers.Answer:
         """Answer by how much a number has changed between the reports of two rounds."""

@@ -98,7 +98,8 @@ def assumption(people: int) -> str:
     """Say in words what a guarantee towards readers rests on."""
     return (
         "For readers of results, if the collector keeps the reports, publishes only what is "
-        f"learned from one closed batch of them, and at least {people} people answered honestly."
+        "learned from one closed batch of them, and in each partition, sheet and round at least "
+        f"{people} people answered honestly."
     )
 
 

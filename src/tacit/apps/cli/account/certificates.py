@@ -67,6 +67,7 @@ def verify(
     result = {
         "verified": True,
         "guarantee": str(loaded.guarantee),
+        **({} if loaded.readers is None else {"readers": str(loaded.readers)}),
         "artifact": artifact and str(artifact),
         "signed_by": loaded.signature and loaded.signature[0],
         "seeded": loaded.seeded,

@@ -15,7 +15,7 @@ import typer
 
 from tacit.apps.cli.campaign import learning
 from tacit.apps.cli.campaign.participants import OwnerKey, Url, connected
-from tacit.apps.cli.campaign.surveys import print_answers
+from tacit.apps.cli.campaign.surveys import print_answers, write_certificates
 from tacit.apps.cli.console import (
     accuracy_cells,
     must_exist,
@@ -267,6 +267,13 @@ def results(
     url: Url,
     key: OwnerKey = None,
     confidence: Confidence = 0.95,
+    certificates: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder to make, for the certificates of a closed survey's answers: local ε "
+            "towards you, central (ε, δ) towards readers."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show shares and accuracy with intervals, and whether reports seem to be forged.
@@ -274,8 +281,12 @@ def results(
     Of a survey, show an answer about each question.
     """
     errors.probability("campaign results", "--confidence", confidence, zero=False)
+    if certificates is not None:
+        must_be_new(certificates)
     with connected(url, key=key) as client:
         summary = client.results(confidence)
+    if certificates is not None:
+        write_certificates(summary, certificates)
     if as_json:
         return print_json(summary)
     (print_answers if "answers" in summary else _print_results)(summary)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.apps.cli.console import must_exist, print_table, print_text
-from tacit.privacy import errors
+from tacit.privacy import errors, files
 
 
 def read_answers(path: Path, survey: Any) -> dict[str, list[Any]]:
@@ -38,6 +38,22 @@ def print_answers(summary: dict[str, Any]) -> None:
         print_table("Largest shift that fake participants could cause", columns, fakes)
     print_text(f"To you, who see the reports: {summary['guarantee']}, for each person.")
     print_text(f"To readers of answers: {summary['readers']}")
+
+
+def write_certificates(summary: dict[str, Any], folder: Path) -> None:
+    """Write one certificate per answer: "2-income.json" for the second question."""
+    stated = {
+        one["name"]: one["certificate"]
+        for one in summary.get("answers", ())
+        if "certificate" in one
+    }
+    if not stated:
+        wanted = "left out: only answers of a closed survey have certificates"
+        errors.refuse("results", "--certificates", wanted, str(folder), "Close the campaign.")
+    folder.mkdir()
+    for number, (name, text) in enumerate(stated.items(), start=1):
+        plain = "".join(one if one.isalnum() else "-" for one in name)[:60]
+        files.create(folder / f"{number}-{plain}.json", str(text).encode())
 
 
 def _columns(path: Path) -> dict[str, list[Any]]:

@@ -178,10 +178,12 @@ def show(survey: SurveyFile, as_json: AsJson = False) -> None:
             }
         )
     rows = [
-        (name, one.text or name, " ".join(filter(None, [_range(one), one.unit])))
+        (name, one.text or name, " ".join(filter(None, [one.answers, one.unit])), one.help)
         for name, one in found.questions.items()
     ]
-    print_table("Questions", ("name", "text", "answer"), rows)
+    columns = ("name", "text", "answer", "help")
+    shown = len(columns) if any(row[-1] for row in rows) else len(columns) - 1
+    print_table("Questions", columns[:shown], [row[:shown] for row in rows])
     print_text(_asked(len(sheets)))
     for number, one in enumerate(sheets, start=1):
         print_text(f"  {number}. {one}")
@@ -219,12 +221,3 @@ def _measured(survey: Any, measure: Any) -> str:
 
 def _short(part: Any) -> str:
     return f"{float(part.epsilon):g}"
-
-
-def _range(question: Any) -> str:
-    if hasattr(question, "options"):
-        several = "any of: " if question.kind == "several-of" else ""
-        return several + ", ".join(question.options)
-    if question.kind == "date":
-        return f"{question.first} to {question.last}"
-    return f"{question.lower:g} to {question.upper:g}"
