@@ -15,7 +15,8 @@ import torch
 
 import tacit
 from tacit.data import tables
-from tacit.data.schema import ArraySchema, Rows, infer
+from tacit.data.schema import ArraySchema, Rows
+from tacit.data.schema_inference import infer
 from tacit.local.inference.search import Candidate, search
 from tacit.local.inference.validation import validate
 from tacit.local.inhouse import Protection, together

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data import schema
+from tacit.data import schema, schema_inference
 from tacit.data.outcomes import Numeric
 from tacit.data.schema import Rows, Schema
 from tacit.local import graphs
@@ -401,8 +401,9 @@ class Codebook(Learned[ReportChannel]):
 def infer_schema(raw: Any, image: tuple[int, ...] | None, private: bool = False) -> Schema:
     """Read bounds and categories off in-house rows; numbers of a table may be missing."""
     if private:
-        return schema.of_bytes(raw, image, "Codebook.fit")
-    return schema.may_be_missing(schema.infer(raw, image, "Codebook.fit"))
+        return schema_inference.of_bytes(raw, image, "Codebook.fit")
+    read = schema_inference.infer(raw, image, "Codebook.fit")
+    return schema_inference.may_be_missing(read)
 
 
 def _square(raw: Any) -> tuple[int, int] | None:
