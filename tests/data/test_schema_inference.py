@@ -78,3 +78,29 @@ def test_bounds_whose_distance_is_beyond_floats():
     assert schema.rows({"x": [-1.7e308, 0.0, 1.7e308]}).numbers[:, 0].tolist() == [0, 0.5, 1]
     wide = infer(np.array([[-1.7e308], [1.7e308]]))
     assert wide.rows(np.array([[-np.inf], [0.0], [np.inf]])).numbers[:, 0].tolist() == [0, 0.5, 1]
+
+
+# --- images or signals ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("windows", "shape"),
+    [(np.ones((4, 6, 3)), "(6, 3)"), (np.full((4, 5, 5), -0.5), "(5, 5)"),
+     (np.ones((4, 6, 3), np.int64), "(6, 3)")],
+)  # fmt: skip
+def test_windows_that_may_be_signals_must_be_called_so(windows, shape):
+    with pytest.raises(InvalidData, match="must be images or signals") as caught:
+        infer(windows, where="Collection.fit")
+    assert f"pass signal={shape} to a Collection: points in time" in str(caught.value)
+    assert f"pass image={shape}" in str(caught.value)
+    size = windows.shape[1:]
+    assert infer(windows, image=size).image == size
+    assert infer(windows, signal=size).signal == size
+
+
+def test_what_looks_like_images_are_images():
+    for images in (np.ones((4, 5, 5)), np.ones((4, 6, 3), np.uint8), np.ones((4, 5, 5), int)):
+        assert infer(images).image == images.shape[1:]
+    assert infer(np.full((4, 6, 5, 3), -1.0)).colour == (6, 5, 3)
+    with pytest.raises(InvalidData, match="finite, without NaN"):
+        infer(np.full((4, 5, 5), np.nan))

@@ -49,7 +49,8 @@ def infer(
     resolution to the others.
     A table of images or signals (`image` or `signal` given) has one column per number. Arrays
     (n, height, width) and (n, height, width, channels) are images, the first unless `signal` is
-    given. Numeric columns are continuous, also
+    given; where they may be signals (no bytes, and not square or with negative numbers), `image`
+    or `signal` must be given. Numeric columns are continuous, also
     where their numbers are codes: declare a `TableSchema` to say otherwise.
 
     Notes
@@ -104,6 +105,8 @@ def _infer_array(
     if array.ndim not in (2, 3, 4) or array.dtype.kind not in "iuf":
         raise InvalidData(f"{where}: rows must be an array of numbers, (n, width) or images.")
     if array.ndim > 2 and signal is None:
+        if image is None:
+            _must_look_like_images(array, where)
         image = array.shape[1:]
     width = array[0].size
     shaped = _shaped(image, signal)
@@ -119,6 +122,19 @@ def _infer_array(
     low, high = max(low, -_HUGE), min(high, _HUGE)
     upper = high if high > low else low + 1.0
     return ArraySchema(width, low, upper, outside="clip", columns=names, **shaped)
+
+
+def _must_look_like_images(array: npt.NDArray[Any], where: str) -> None:
+    """Refuse windows of signals, which have the shape of grey images, unless they are called so."""
+    _, height, width, *colour = array.shape
+    if colour or array.dtype == np.uint8 or (height == width and not array.min() < 0):
+        return
+    raise InvalidData(
+        f"{where}: rows must be images or signals, got an array (n, {height}, {width}), which may "
+        f"be either. If they are windows of a signal, pass signal=({height}, {width}) to a "
+        f"Collection: points in time, channels. If they are grey images, pass "
+        f"image=({height}, {width})."
+    )
 
 
 def _shaped(image: tuple[int, ...] | None, signal: tuple[int, int] | None) -> dict[str, Any]:
