@@ -10,15 +10,8 @@ import pyarrow as pa
 import pytest
 
 from tacit.data.columns import IgnoredColumnsWarning
-from tacit.data.schema import (
-    MOST_CATEGORIES,
-    ArraySchema,
-    Categorical,
-    Continuous,
-    TableSchema,
-    from_plain,
-    infer,
-)
+from tacit.data.schema import ArraySchema, Categorical, Continuous, TableSchema, from_plain
+from tacit.data.schema_inference import infer
 from tacit.privacy.errors import InvalidData, InvalidParameter
 
 PEOPLE = TableSchema(
@@ -242,56 +235,7 @@ def test_what_is_no_table_or_has_no_rows_is_refused(raw):
         PEOPLE.rows(raw)
 
 
-# --- inferring, storing ----------------------------------------------------------------------
-
-
-def test_inferred_tables_allow_what_comes_later():
-    frame = pd.DataFrame(
-        {"x": [1.0, 3.0], "gap": [None, 2.0], "flat": [5, 5], "on": [True, False], "t": ["b", "a"]}
-    )
-    schema = infer(frame)
-    assert schema == TableSchema(
-        (
-            Continuous("x", 1, 3, outside="clip"),
-            Continuous("gap", 2, 3, missing="indicate", outside="clip"),
-            Continuous("flat", 5, 6, outside="clip"),
-            Categorical("on", ("False", "True"), unseen="other"),
-            Categorical("t", ("a", "b"), unseen="other"),
-        )
-    )
-    later = frame.assign(x=[-9.0, 9.0], t=["new", None])
-    rows = schema.rows(later)
-    assert rows.numbers[:, 0].tolist() == [0, 1]
-    assert rows.codes[:, 1].tolist() == [-1, -1]
-
-
-def test_inferred_arrays():
-    grey = np.array([[[3, 200]]], np.uint8)
-    assert infer(grey) == ArraySchema(2, 0, 255, (1, 2))
-    assert infer(grey.reshape(1, 2)).image is None
-    assert infer(grey.reshape(1, 2), image=(2, 1)).image == (2, 1)
-    assert infer(np.array([[-1.5, 2.0]])) == ArraySchema(2, -1.5, 2.0, outside="clip")
-    assert infer(np.zeros((3, 2))).upper == 1
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [
-        np.array([[0, np.nan]]),
-        np.array([[np.inf, np.inf]]),
-        np.array([["a", "b"]]),
-        np.zeros((0, 3)),
-        np.zeros(3),
-        {"x": np.array([np.nan, np.nan])},
-        {"x": np.array([], float)},
-        {"name": np.arange(MOST_CATEGORIES + 1).astype(str)},
-        {"when": np.array(["2020-01-01"], "datetime64[D]")},
-        {},
-    ],
-)
-def test_what_nothing_can_be_inferred_from_is_refused(raw):
-    with pytest.raises(InvalidData):
-        infer(raw)
+# --- storing ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -378,23 +322,3 @@ def test_a_file_without_a_header_shows_no_value():
     with pytest.raises(InvalidData) as caught:
         infer({"x": [1.0], "y": [2.0]}).rows({"7531": [1.0], "y": [2.0]})
     assert "7531" not in str(caught.value)
-
-
-def test_tails_leave_resolution_to_the_others():
-    usual = np.random.default_rng(0).normal(size=300)
-    for tail in (1e300, -1e300, 1.7e308, np.inf, -np.inf):
-        values = np.append(usual, tail)
-        schema = infer({"x": values})
-        scaled = schema.rows({"x": values}).numbers[:, 0]
-        assert np.isfinite(scaled).all()
-        assert len(np.unique(scaled[:-1])) > 250
-        assert scaled[-1] == (tail > 0)
-    plain = infer({"x": usual}).columns[0]
-    assert (plain.lower, plain.upper) == (usual.min(), usual.max())
-
-
-def test_bounds_whose_distance_is_beyond_floats():
-    schema = TableSchema((Continuous("x", -1e300, 1e300, outside="clip"),))
-    assert schema.rows({"x": [-1.7e308, 0.0, 1.7e308]}).numbers[:, 0].tolist() == [0, 0.5, 1]
-    wide = infer(np.array([[-1.7e308], [1.7e308]]))
-    assert wide.rows(np.array([[-np.inf], [0.0], [np.inf]])).numbers[:, 0].tolist() == [0, 0.5, 1]

@@ -15,7 +15,8 @@ import torch
 
 import tacit
 from tacit.data import tables
-from tacit.data.schema import ArraySchema, Rows, infer
+from tacit.data.schema import ArraySchema, Rows
+from tacit.data.schema_inference import infer
 from tacit.local.inference.search import Candidate, search
 from tacit.local.inference.validation import validate
 from tacit.local.inhouse import Protection, together
@@ -56,7 +57,8 @@ def test_a_sample_of_a_file_does_not_swap_rows(tmp_path: Path) -> None:
     schema = {**ArraySchema(3, 0.0, 255.0, columns=tuple(names)).to_plain()}
     (tmp_path / "schema.json").write_text(json.dumps(schema))
     command = [
-        *("collect", "fit", str(tmp_path / "rows.parquet"), "--epsilon", "1", "--codewords", "4"),
+        *("collect", "fit", str(tmp_path / "rows.parquet"), "--kind", "codebook"),
+        *("--epsilon", "1", "--codewords", "4"),
     ]
     command += ["--central-epsilon", "1", "--central-delta", "1e-5", "--rows", "100"]
     command += ["--schema", str(tmp_path / "schema.json"), "--out", str(tmp_path / "out")]

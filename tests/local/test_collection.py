@@ -294,6 +294,7 @@ class Uniform:
 def test_intervals_of_shares_cover(sensors, monkeypatch):
     """A population with shares of .6, .3 and .1, at ε = 2."""
     monkeypatch.setattr(proportions_classifier.mixture, "fit", lambda *_, **__: Uniform())
+    monkeypatch.setattr(proportions_classifier.tempering, "power", lambda *_: 1.0)
     rows, truth = sensors[0], np.array([0.6, 0.3, 0.1])
     made = Collection(epsilon=2, people=1000, classes=3).fit(rows[:INHOUSE])
     rng, missed, away = np.random.default_rng(0), 0, []

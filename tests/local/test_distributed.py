@@ -59,7 +59,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     csv.write_csv(customers(400), folder / "inhouse.csv")
     (folder / "schema.json").write_text(json.dumps(SCHEMA.to_plain()))
     command = (
-        f"collect fit {folder}/inhouse.csv --epsilon 2 --codewords 6 --classes no,yes --label loyal"
+        f"collect fit {folder}/inhouse.csv --kind codebook --epsilon 2 --codewords 6"
+        " --classes no,yes --label loyal"
         f" --schema {folder}/schema.json --out {folder}/mechanism --json"
     )
     assert main(command.split()) == 0

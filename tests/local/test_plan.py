@@ -10,7 +10,8 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.utils import shuffle
 
 import tacit
-from tacit.local.plan import intervals, planning, record, worlds
+from tacit.local import graphs
+from tacit.local.plan import intervals, planning, record, simulation, worlds
 from tacit.local.plan.intervals import Interval, Predicted
 from tacit.local.plan.planning import plan
 from tacit.local.plan.simulation import Simulation, Trial, levels
@@ -196,12 +197,12 @@ def test_a_smoothed_world_is_as_predictable_as_asked():
 
 
 def test_a_trial_is_judged_in_its_own_world():
-    simulation = Simulation(ROWS[:200], 2, 8.0)
+    simulated = Simulation(ROWS[:200], 2, 8.0)
     surely = np.tile([0.0, 1.0], (200, 1))
-    trial = simulation.trial(surely, 300, 0, "any")
+    trial = simulated.trial(surely, 300, 0, "any")
     assert (trial.best, trial.largest, trial.reached) == (1, 1, 1)
     coins = np.full((200, 2), 0.5)
-    assert simulation.trial(coins, 300, 0, "any").reached == pytest.approx(0.5)
+    assert simulated.trial(coins, 300, 0, "any").reached == pytest.approx(0.5)
 
 
 def predicted(efficiencies=(0.2, 0.5, 0.9)):
@@ -267,3 +268,80 @@ def test_bad_rows_and_pilots():
         with_pilot(labels=BENIGN[200:279])
     with pytest.raises(InvalidParameter, match="labels must be given with pilot"):
         plan(classes=2, epsilon=1, people=300, pilot=pd.DataFrame(ROWS[:100]))
+
+
+# --- the pipeline that will run ------------------------------------------------------------------
+
+
+def settings_seen(monkeypatch, **given):
+    """Plan, and return what the simulated collections were made with, fitted with, and did."""
+    seen = {"made": [], "fitted": [], "rows": [], "adapted": 0}
+
+    class Watched(tacit.Collection):
+        def __init__(self, **settings):
+            seen["made"].append(settings)
+            super().__init__(**settings)
+
+        def fit(self, inhouse, **more):
+            seen["fitted"].append(more)
+            seen["rows"].append(simulation._count(inhouse))
+            return super().fit(inhouse, **more)
+
+        def adapt(self, model):
+            seen["adapted"] += 1
+            return super().adapt(model)
+
+    monkeypatch.setattr(simulation, "Collection", Watched)
+    return with_pilot(**given), seen
+
+
+def test_rounds_are_simulated(monkeypatch, usual):
+    made, seen = settings_seen(monkeypatch, rounds=2)
+    assert all(settings["rounds"] == 2 for settings in seen["made"])
+    assert seen["adapted"] == planning.TRIALS
+    assert made.accuracy != usual.accuracy
+
+
+def test_a_central_guarantee_is_simulated_on_all_rows(monkeypatch):
+    monkeypatch.setattr(simulation, "MOST_FITTED", 120)
+    columns = [tacit.Continuous(name, 0, 5000, outside="clip") for name in ROWS.columns]
+    central = {"central_epsilon": 4, "central_delta": 1e-5}
+    schema = tacit.TableSchema(tuple(columns))
+    _, seen = settings_seen(monkeypatch, schema=schema, **central)
+    assert all(settings.items() >= central.items() for settings in seen["made"])
+    assert all(more["schema"] == schema for more in seen["fitted"])
+    assert set(seen["rows"]) == {200}  # the noise depends on their number
+    assert set(settings_seen(monkeypatch)[1]["rows"]) == {120}
+
+
+def test_signals_are_simulated_as_signals(monkeypatch):
+    waves = np.random.default_rng(0).normal(size=(200, 12))
+    given = {"inhouse": waves, "pilot": waves[:80], "labels": (waves[:80, 0] > 0).astype(int)}
+    _, seen = settings_seen(monkeypatch, signal=(6, 2), **given)
+    assert all(more["signal"] == (6, 2) for more in seen["fitted"])
+
+
+def test_a_pipeline_that_cannot_run_is_refused():
+    with pytest.raises(InvalidParameter, match="central_delta must be"):
+        with_pilot(central_epsilon=1)
+    with pytest.raises(InvalidParameter, match="rounds must be"):
+        with_pilot(rounds=0)
+
+
+def test_the_record_knows_one_round_only():
+    said = " ".join(plan(classes=2, epsilon=2, people=5000, rounds=2).assumptions)
+    assert "The record is of collections in one round" in said
+    assert "in one round" not in " ".join(plan(classes=2, epsilon=2, people=5000).assumptions)
+
+
+def test_groups_follow_clusters_of_any_shape_where_cells_do():
+    """Two rings: cells of k-means cut them, linked groups do not."""
+    rng = np.random.default_rng(0)
+    angle, ring = rng.uniform(0, 2 * np.pi, 2000), np.repeat([1.0, 4.0], 1000)
+    vectors = ring[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    vectors += rng.normal(0, 0.05, vectors.shape)
+    for clustered, agrees in ((True, True), (False, False)):
+        centres, groups = worlds.grouped(vectors, 2, 0, clustered)
+        found = groups[graphs.nearest(vectors, centres)]
+        shares = np.mean(found == (ring > 2))
+        assert (max(shares, 1 - shares) == 1) == agrees

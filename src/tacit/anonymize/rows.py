@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data import schema
+from tacit.data import schema_inference
 from tacit.data.columns import columns_of
 from tacit.data.schema import ArraySchema, Schema
 from tacit.privacy import errors
@@ -44,7 +44,10 @@ class RowReader:
     @classmethod
     def of(cls, raw: Any, where: str) -> RowReader:
         """Build a reader from in-house rows, which are not protected here."""
-        inferred = schema.infer(_named(raw), where=where)
+        named = _named(raw)
+        # Arrays of pictures are images here, whatever their numbers: there are no signals.
+        image = named.shape[1:] if getattr(named, "ndim", 0) > 2 else None
+        inferred = schema_inference.infer(named, image, where)
         width = cls(inferred, np.zeros(0, np.float32), np.ones(0, np.float32)).width
         plain = cls(inferred, np.zeros(width, np.float32), np.ones(width, np.float32))
         if isinstance(inferred, ArraySchema):

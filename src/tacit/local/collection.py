@@ -148,7 +148,7 @@ class Collection:
         """
         images = _images(inhouse, schema, image, signal)
         if self.rounds > 1 and images:
-            remedy = "Images are collected in one round."
+            remedy = "Images are collected in one round. For signals pass signal=…."
             errors.refuse("Collection.fit", "rounds", "1", self.rounds, remedy)
         if images and self._settings["outcome"] is not None:
             remedy = "Numeric outcomes are collected with tables, vectors and signals."

@@ -60,13 +60,14 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pixels = ArraySchema(64, 0, 16, (8, 8), columns=tuple(PIXELS))
     (folder / "pixels.json").write_text(json.dumps(pixels.to_plain()))
     commands = (
-        f"collect fit {folder}/inhouse.parquet --epsilon 4 --people 1000 --classes 10 --label digit"
-        f" --schema {folder}/pixels.json --out {folder}/images --json",
+        f"collect fit {folder}/inhouse.parquet --kind codebook --epsilon 4 --people 1000"
+        f" --classes 10 --label digit --schema {folder}/pixels.json --out {folder}/images --json",
         f"collect privatize {folder}/images {folder}/people.parquet --label digit"
         f" --out {folder}/reports.parquet --json",
         f"collect learn {folder}/reports.parquet --out {folder}/model --json",
-        f"collect fit {folder}/customers.csv --epsilon 3 --codewords 6 --classes no,yes"
-        f" --label loyal --schema {folder}/schema.json --out {folder}/table --json",
+        f"collect fit {folder}/customers.csv --kind codebook --epsilon 3"
+        " --codewords 6 --classes no,yes --label loyal"
+        f" --schema {folder}/schema.json --out {folder}/table --json",
     )
     for command in commands:
         assert main(command.split()) == 0
@@ -78,7 +79,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_images_from_rows_to_accuracy(run: Run, work: Path, tmp_path: Path) -> None:
     fitted = run(
-        *("collect", "fit", work / "inhouse.parquet", "--epsilon", 4, "--people", 1000),
+        *("collect", "fit", work / "inhouse.parquet", "--kind", "codebook"),
+        *("--epsilon", 4, "--people", 1000),
         *("--classes", 10),
         *("--image", "8x8", "--label", "digit", "--out", tmp_path / "m", "--json"),
     ).json
@@ -257,7 +259,7 @@ def test_labels_that_look_like_something_else(run: Run, tmp_path: Path) -> None:
         data, folder = tmp_path / f"{index}.csv", tmp_path / str(index)
         data.write_text("x,y,l\n" + rows)
         fit = (
-            *("collect", "fit", data, "--epsilon", 1, "--codewords", 4),
+            *("collect", "fit", data, "--kind", "codebook", "--epsilon", 1, "--codewords", 4),
             *("--classes", ",".join(classes)),
         )
         assert run(*fit, "--label", "l", "--out", folder).code == 0
@@ -275,7 +277,8 @@ def test_labels_that_look_like_something_else(run: Run, tmp_path: Path) -> None:
 
 def test_rows_can_be_limited(run: Run, work: Path, tmp_path: Path) -> None:
     fitted = run(
-        *("collect", "fit", work / "customers.csv", "--epsilon", 1, "--codewords", 4),
+        *("collect", "fit", work / "customers.csv", "--kind", "codebook"),
+        *("--epsilon", 1, "--codewords", 4),
         *("--label", "loyal"),
         *("--rows", 100, "--out", tmp_path / "m", "--json"),
     ).json
@@ -448,7 +451,7 @@ def test_columns_beside_those_of_the_schema_are_left_out(
         found = json.loads(told.out)
         assert (found["reports"], found["labelled"]) == (2, labelled)
     fit = (
-        *("collect", "fit", wide, "--epsilon", 1, "--codewords", 2),
+        *("collect", "fit", wide, "--kind", "codebook", "--epsilon", 1, "--codewords", 2),
         *("--schema", work / "schema.json"),
     )
     told = run(*fit, "--classes", "no,yes", "--out", tmp_path / "m", "--json")
@@ -492,7 +495,10 @@ def test_bad_csv_is_refused_and_nothing_is_written(
     assert "bad.csv" in line
     assert "7531" not in line
     if wrong not in ("undeclared label", "gap in label"):
-        fit = ("collect", "fit", bad, "--epsilon", 1, "--codewords", 2, "--label", "loyal")
+        fit = (
+            *("collect", "fit", bad, "--kind", "codebook"),
+            *("--epsilon", 1, "--codewords", 2, "--label", "loyal"),
+        )
         line = refuse(*fit, "--schema", work / "schema.json", "--out", tmp_path / "m")
         assert "bad.csv" in line
         assert "7531" not in line
@@ -507,7 +513,7 @@ def test_files_that_are_not_what_they_say_are_named(
     bad.write_bytes(content)
     out = ("--out", tmp_path / "out")
     for arguments in (
-        ("collect", "fit", bad, "--epsilon", 1, "--codewords", 2, *out),
+        ("collect", "fit", bad, "--kind", "codebook", "--epsilon", 1, "--codewords", 2, *out),
         ("collect", "privatize", work / "table", bad, *out),
         ("collect", "learn", work / "reports.parquet", "--inhouse", bad, *out),
         ("collect", "evaluate", work / "model", bad),
@@ -582,9 +588,10 @@ def test_what_is_not_there_is_named(refuse: Callable[..., str], work: Path, tmp_
     out = ("--out", tmp_path / "out")
     lost = tmp_path / "lost"
     for arguments in (
-        ("collect", "fit", lost, "--epsilon", 1, "--codewords", 2, *out),
+        ("collect", "fit", lost, "--kind", "codebook", "--epsilon", 1, "--codewords", 2, *out),
         (
-            *("collect", "fit", work / "customers.csv", "--epsilon", 1, "--codewords", 2),
+            *("collect", "fit", work / "customers.csv", "--kind", "codebook"),
+            *("--epsilon", 1, "--codewords", 2),
             *("--schema", lost, *out),
         ),
         ("collect", "privatize", lost, work / "customers.csv", *out),
@@ -618,7 +625,10 @@ def test_what_exists_is_never_overwritten(
     out = tmp_path / "mine"
     out.write_text("mine")
     for arguments in (
-        ("collect", "fit", work / "customers.csv", "--epsilon", 1, "--codewords", 2),
+        (
+            *("collect", "fit", work / "customers.csv", "--kind", "codebook"),
+            *("--epsilon", 1, "--codewords", 2),
+        ),
         ("collect", "privatize", work / "images", work / "people.parquet", "--label", "digit"),
         ("collect", "learn", work / "reports.parquet"),
     ):
@@ -633,7 +643,10 @@ def test_no_folder_is_made_for_what_fails(
         *("collect", "privatize", work / "images", tmp_path / "bad.parquet", "--label", "digit"),
     )
     refuse(*arguments, "--out", tmp_path / "new" / "sub" / "r.parquet")
-    fit = ("collect", "fit", tmp_path / "bad.parquet", "--epsilon", 1, "--codewords", 4, "--schema")
+    fit = (
+        *("collect", "fit", tmp_path / "bad.parquet", "--kind", "codebook"),
+        *("--epsilon", 1, "--codewords", 4, "--schema"),
+    )
     refuse(*fit, work / "pixels.json", "--label", "digit", "--out", tmp_path / "new" / "m")
 
 
@@ -646,7 +659,7 @@ def test_an_epsilon_that_protects_nobody_or_lets_nothing_through(
 ) -> None:
     out = ("--out", tmp_path / "out")
     for arguments in (
-        ("collect", "fit", work / "customers.csv", "--codewords", 4, *out),
+        ("collect", "fit", work / "customers.csv", "--kind", "codebook", "--codewords", 4, *out),
         ("collect", "fit", work / "customers.csv", "--kind", "direct", *out),
         (
             *("collect", "privatize", work / "images", work / "people.parquet"),
@@ -683,8 +696,8 @@ def test_an_epsilon_that_protects_nobody_or_lets_nothing_through(
 def test_fit_with_wrong_parameters(
     refuse: Callable[..., str], work: Path, tmp_path: Path, options: tuple[Any, ...], named: str
 ) -> None:
-    arguments = ("collect", "fit", work / "customers.csv", "--epsilon", 1, *options)
-    assert named in refuse(*arguments, "--out", tmp_path / "out")
+    arguments = ("collect", "fit", work / "customers.csv", "--kind", "codebook", "--epsilon", 1)
+    assert named in refuse(*arguments, *options, "--out", tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -707,7 +720,10 @@ def test_a_schema_file_of_another_form(
 ) -> None:
     bad = tmp_path / "bad.json"
     bad.write_text(content)
-    arguments = ("collect", "fit", work / "customers.csv", "--epsilon", 1, "--codewords", 4)
+    arguments = (
+        *("collect", "fit", work / "customers.csv", "--kind", "codebook"),
+        *("--epsilon", 1, "--codewords", 4),
+    )
     assert "bad.json" in refuse(*arguments, "--schema", bad, "--out", tmp_path / "out")
 
 
@@ -742,7 +758,8 @@ def test_labels_for_a_mechanism_without_classes(
     run: Run, refuse: Callable[..., str], work: Path, tmp_path: Path
 ) -> None:
     fit = (
-        *("collect", "fit", work / "customers.csv", "--epsilon", 1, "--codewords", 4),
+        *("collect", "fit", work / "customers.csv", "--kind", "codebook"),
+        *("--epsilon", 1, "--codewords", 4),
         *("--label", "loyal"),
     )
     assert run(*fit, "--out", tmp_path / "m").code == 0
@@ -834,7 +851,10 @@ def test_a_disk_that_is_full(
     assert "No space left" in refuse(
         "collect", "learn", work / "reports.parquet", "--out", tmp_path / "m"
     )
-    fit = ("collect", "fit", work / "customers.csv", "--epsilon", 1, "--codewords", 4)
+    fit = (
+        *("collect", "fit", work / "customers.csv", "--kind", "codebook"),
+        *("--epsilon", 1, "--codewords", 4),
+    )
     assert "No space left" in refuse(*fit, "--out", tmp_path / "m")
 
 
@@ -843,7 +863,7 @@ def test_a_label_left_among_in_house_columns_is_found(
 ) -> None:
     table = pa.table({"x": [0.1, 0.4, 0.9, 0.2], "paid": ["no", "yes", "no", "no"]})
     pq.write_table(table, tmp_path / "inhouse.parquet")
-    options = ("--epsilon", "1", "--codewords", "2", "--classes", "no,yes")
+    options = ("--epsilon", 1, "--people", 100, "--classes", "no,yes")
     line = refuse("collect", "fit", tmp_path / "inhouse.parquet", *options, "--out", tmp_path / "m")
     assert "--label paid" in line
 
@@ -871,3 +891,40 @@ def test_explain_takes_reports_and_mechanisms(run: Run, work: Path, tmp_path: Pa
     run("collect", "privatize", work / "images", data, "--label", "digit", "--out", out)
     for path in (out, work / "images"):
         assert "not protected" in run("account", "explain", path).out.lower()
+
+
+# --- the mechanism that is chosen --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ((), "--classes must be given, or --outcome, got None. For reports without labels pass"),
+        (("--classes", 2), "--people must be given"),
+        (("--people", 9, "--classes", 2, "--codewords", 4), "--codewords must be absent with"),
+        (("--people", 9, "--classes", 2, "--features", "raw"), "Pass --kind codebook to choose it"),
+    ],
+)
+def test_a_collection_refuses_what_it_chooses_itself(
+    refuse: Callable[..., str], work: Path, tmp_path: Path, options: tuple[Any, ...], named: str
+) -> None:
+    arguments = ("collect", "fit", work / "customers.csv", "--epsilon", 1, *options)
+    assert named in refuse(*arguments, "--out", tmp_path / "out")
+
+
+def test_fit_chooses_what_collection_chooses(run: Run, work: Path, tmp_path: Path) -> None:
+    options = ("--epsilon", 2, "--people", 900, "--classes", "no,yes", "--label", "loyal")
+    fit = ("collect", "fit", work / "customers.csv", *options)
+    fitted = run(*fit, "--out", tmp_path / "m", "--json").json
+    assert fitted["kind"] == "partitions"
+    same = tacit.Collection(epsilon=2, people=900, classes=["no", "yes"])
+    same.fit(csv.read_csv(work / "customers.csv").drop_columns(["loyal"]))
+    made = tacit.load(tmp_path / "m")
+    assert tacit.artifact.fingerprint(made) == tacit.artifact.fingerprint(same.mechanism_)
+
+
+def test_protected_images_get_a_codebook(run: Run, work: Path, tmp_path: Path) -> None:
+    options = ("--epsilon", 2, "--people", 900, "--classes", 10, "--label", "digit")
+    central = ("--central-epsilon", 5, "--central-delta", 1e-5, "--schema", work / "pixels.json")
+    fit = ("collect", "fit", work / "inhouse.parquet", *options, *central)
+    assert run(*fit, "--out", tmp_path / "m", "--json").json["kind"] == "codebook"

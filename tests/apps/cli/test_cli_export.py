@@ -59,8 +59,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pq.write_table(customers(500, 2), folder / "test.parquet")
     (folder / "schema.json").write_text(json.dumps(SCHEMA.to_plain()))
     fit = (
-        f"collect fit {folder}/inhouse.parquet --epsilon 4 --codewords 4 --classes no,yes"
-        f" --label loyal --schema {folder}/schema.json --out {folder}"
+        f"collect fit {folder}/inhouse.parquet --kind codebook --epsilon 4 --codewords 4"
+        f" --classes no,yes --label loyal --schema {folder}/schema.json --out {folder}"
     )
     options = {
         "plain": "",
@@ -86,7 +86,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_central_guarantee_for_images(run: Run, work: Path, tmp_path: Path) -> None:
     """Pixels of a byte each: their type says the bounds, and no schema is needed."""
     fitted = run(
-        *("collect", "fit", work / "pixels.parquet", "--epsilon", 2, "--people", 1000),
+        *("collect", "fit", work / "pixels.parquet", "--kind", "codebook"),
+        *("--epsilon", 2, "--people", 1000),
         *("--classes", 10),
         *("--image", "8x8", "--label", "digit", "--out", tmp_path / "mechanism", "--json"),
         *CENTRAL,
@@ -110,7 +111,8 @@ def test_a_central_guarantee_for_images(run: Run, work: Path, tmp_path: Path) ->
 
 def test_fit_says_what_protects_the_in_house_rows(run: Run, work: Path, tmp_path: Path) -> None:
     fit = (
-        *("collect", "fit", work / "inhouse.parquet", "--epsilon", 1, "--codewords", 3),
+        *("collect", "fit", work / "inhouse.parquet", "--kind", "codebook"),
+        *("--epsilon", 1, "--codewords", 3),
         *("--label", "loyal"),
     )
     fit = (*fit, "--schema", work / "schema.json", "--json")
@@ -131,7 +133,8 @@ def test_two_fits_have_other_noise(work: Path, run: Run, tmp_path: Path) -> None
     """Under the same --seed: the noise has none."""
     for name in "ab":
         run(
-            *("collect", "fit", work / "inhouse.parquet", "--epsilon", 1, "--codewords", 3),
+            *("collect", "fit", work / "inhouse.parquet", "--kind", "codebook"),
+            *("--epsilon", 1, "--codewords", 3),
             "--label",
             *("loyal", "--schema", work / "schema.json", "--seed", 1, *CENTRAL),
             *("--out", tmp_path / name),
@@ -192,7 +195,8 @@ def test_half_a_budget_is_refused_in_one_line(
 
 def test_bounds_must_be_declared(refuse: Callable[..., str], work: Path, tmp_path: Path) -> None:
     fit = (
-        *("collect", "fit", work / "inhouse.parquet", "--epsilon", 1, "--codewords", 3),
+        *("collect", "fit", work / "inhouse.parquet", "--kind", "codebook"),
+        *("--epsilon", 1, "--codewords", 3),
         *("--label", "loyal"),
     )
     line = refuse(*fit, *CENTRAL, "--out", tmp_path / "m")
@@ -200,7 +204,8 @@ def test_bounds_must_be_declared(refuse: Callable[..., str], work: Path, tmp_pat
     wide = tmp_path / "wide.parquet"
     pq.write_table(images(0, 100, np.int64), wide)
     fit = (
-        *("collect", "fit", wide, "--epsilon", 1, "--codewords", 3, "--label", "digit"),
+        *("collect", "fit", wide, "--kind", "codebook"),
+        *("--epsilon", 1, "--codewords", 3, "--label", "digit"),
         *("--image", "8x8"),
     )
     assert "schema must be given" in refuse(*fit, *CENTRAL, "--out", tmp_path / "m")
@@ -211,7 +216,8 @@ def test_a_sample_of_the_rows_must_not_cost_more(
 ) -> None:
     """The smallest keys of all: one row more would push another one out, and cost twice."""
     fit = (
-        *("collect", "fit", work / "inhouse.parquet", "--epsilon", 1, "--codewords", 3),
+        *("collect", "fit", work / "inhouse.parquet", "--kind", "codebook"),
+        *("--epsilon", 1, "--codewords", 3),
         *("--label", "loyal"),
     )
     fit = (*fit, "--schema", work / "schema.json", "--rows", 300, "--json", *CENTRAL)

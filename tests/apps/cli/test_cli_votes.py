@@ -54,8 +54,9 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "schema.json").write_text(json.dumps(SCHEMA.to_plain()))
     (folder / "grid.json").write_text(json.dumps({"codewords": [2, 6], "prior": ["none"]}))
     commands = (
-        f"collect fit {folder}/inhouse.csv --epsilon 3 --codewords 6 --classes no,yes --label loyal"
-        f" --schema {folder}/schema.json --unit person --out {folder}/mechanism --json",
+        f"collect fit {folder}/inhouse.csv --kind codebook --epsilon 3 --codewords 6"
+        " --classes no,yes --label loyal --unit person"
+        f" --schema {folder}/schema.json --out {folder}/mechanism --json",
         f"collect privatize {folder}/mechanism {folder}/people.parquet --label loyal --one-row-each"
         f" --out {folder}/reports.parquet --json",
         f"collect learn {folder}/reports.parquet --out {folder}/model --json",

@@ -101,7 +101,7 @@ def test_help_has_panels_and_a_sentence(path: str) -> None:
 
 def test_help_shows_defaults(run: Run) -> None:
     printed = run("collect", "fit", "--help").out
-    for text in ("[default: codebook]", "[default: 200000]", "[default: (read off the rows)]"):
+    for text in ("[default: collection]", "[default: 200000]", "[default: (read off the rows)]"):
         assert text in printed
     assert "[default: (16)]" in run("train", "audit", "--help").out
 

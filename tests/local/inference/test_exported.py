@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.local.inference import exported
+from tacit.local.inference import exported, tempering
 from tacit.local.inference.decisions import Rule
 from tacit.local.inference.field import Field
 from tacit.local.inference.mixture import Member, Mixture
@@ -92,6 +92,19 @@ def test_landmarks_that_are_equally_far_all_count(first: Partitions) -> None:
     graph = exported.answers(first.vectors_graph(), model, rule, np.full(2, 0.5))
     found = onnx.run(graph, first.schema.rows(ROWS, "test"))
     assert (found != expected).mean() <= 0.005
+
+
+def test_sharpness_counts_where_costs_do(first: Partitions) -> None:
+    model, rule = _models(first)["field"], Rule.of("test", range(3), *RULES["costs"], None)
+    learned, answers = model.predict_proba(first.vectors(ROWS)), {}
+    for sharpness in (0.5, 1.0, 2.0):
+        expected = rule.places(tempering.raised(learned, sharpness))
+        graph = exported.answers(
+            first.vectors_graph(), model, rule, learned.mean(axis=0), sharpness
+        )
+        answers[sharpness] = onnx.run(graph, first.schema.rows(ROWS, "test"))
+        assert (answers[sharpness] != expected).mean() <= 0.005
+    assert (answers[0.5] != answers[2.0]).any()
 
 
 @pytest.mark.parametrize("rule", [{}, {"threshold": 0.3}, {"priors": [0.2, 0.8]}])

@@ -7,7 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from tacit.data.schema import ArraySchema, Categorical, Continuous, Rows, TableSchema, infer
+from tacit.data.schema import ArraySchema, Categorical, Continuous, Rows, TableSchema
+from tacit.data.schema_inference import infer
 from tacit.local.learned import features
 from tacit.privacy.errors import InvalidParameter
 

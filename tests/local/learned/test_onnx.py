@@ -122,6 +122,11 @@ def nearest(fitted, mean, matrix, centres, rows):
     return ((z[:, None] - centres[None]) ** 2).sum(axis=-1)
 
 
+def encoder(schema, fitted, mean, matrix, centres, groups=None):
+    vectors = graphs.vectors_graph(schema, fitted, mean, matrix)
+    return graphs.codebook_encoder(vectors, centres, groups)
+
+
 @pytest.mark.parametrize(("schema", "kind"), [(PICTURES, "scattering"), (TABLE, "quantile")])
 def test_codewords_are_the_same_but_for_ties(schema, kind):
     """Rows as near to two cells as float32 can tell are under 1 in 500; no other may differ."""
@@ -130,8 +135,12 @@ def test_codewords_are_the_same_but_for_ties(schema, kind):
     distances = nearest(fitted, mean, matrix, centres, rows)
     best = np.sort(distances, axis=1)
     tied = best[:, 1] - best[:, 0] < 1e-5 * (1 + best[:, 0])
-    cell = graphs.run(graphs.codebook_encoder(schema, fitted, mean, matrix, centres), rows)
-    model = graphs.codebook_encoder(schema, fitted, mean, matrix, centres, groups)
+    cell = graphs.run(
+        graphs.codebook_encoder(graphs.vectors_graph(schema, fitted, mean, matrix), centres), rows
+    )
+    model = graphs.codebook_encoder(
+        graphs.vectors_graph(schema, fitted, mean, matrix), centres, groups
+    )
     word = graphs.run(model, rows)
     assert cell.dtype == word.dtype == np.int64
     assert cell.shape == word.shape == (2000,)
@@ -140,7 +149,9 @@ def test_codewords_are_the_same_but_for_ties(schema, kind):
     assert tied.mean() < 0.002
     assert len(set(cell.tolist())) > 10
     # Another mean is noticed.
-    wrong = graphs.codebook_encoder(schema, fitted, mean + 0.05, matrix, centres)
+    wrong = graphs.codebook_encoder(
+        graphs.vectors_graph(schema, fitted, mean + 0.05, matrix), centres
+    )
     assert not np.array_equal(graphs.run(wrong, rows)[~tied], cell[~tied])
 
 
@@ -148,14 +159,16 @@ def test_exact_ties_go_to_the_first_cell():
     rows = rows_of(NUMBERS, 50)
     fitted = feature.fit("raw", NUMBERS, rows)
     centres = np.array([[0.5, 0.5], [0.5, 0.5]])
-    model = graphs.codebook_encoder(NUMBERS, fitted, np.zeros(2), np.eye(2), centres)
+    model = graphs.codebook_encoder(
+        graphs.vectors_graph(NUMBERS, fitted, np.zeros(2), np.eye(2)), centres
+    )
     assert np.all(graphs.run(model, rows) == 0)
 
 
 def test_the_same_weights_give_the_same_bytes():
     rows = rows_of(PICTURES, 100)
     parts = codebook(PICTURES, "scattering", rows)
-    first, second = (graphs.codebook_encoder(PICTURES, *parts) for _ in range(2))
+    first, second = (encoder(PICTURES, *parts) for _ in range(2))
     assert first == second
     model = onnx.load_from_string(first)
     onnx.checker.check_model(model, full_check=True)

@@ -18,7 +18,7 @@ import numpy as np
 from tacit.data.datasets.arrow import arrow, read_table
 from tacit.data.datasets.base import Integers
 from tacit.data.datasets.files import sha256_of
-from tacit.data.schema import MOST_CATEGORIES
+from tacit.data.schema_inference import MOST_CATEGORIES
 from tacit.privacy import errors
 
 INHOUSE, PEOPLE = 0.2, 0.6

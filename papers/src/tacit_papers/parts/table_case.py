@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data import schema
+from tacit.data import schema, schema_inference
 from tacit.data.datasets.base import Integers
 from tacit.data.schema import Rows, Schema
 from tacit_papers.data.labelled import LabelledTable
@@ -79,7 +79,7 @@ def bounds(rows: Any) -> Schema:
 
     Others must not be refused because none of these rows lacked a value.
     """
-    read = schema.infer(rows)
+    read = schema_inference.infer(rows)
     if isinstance(read, schema.ArraySchema):
         return read
     columns = (

@@ -31,7 +31,7 @@ from tacit.apps.service.connection import (
 from tacit.apps.service.given import as_json, labels_of, only_one, together
 from tacit.apps.service.kept import Kept, StoredDraw
 from tacit.apps.service.terms import checked
-from tacit.local.inference.proportions_classifier import ProportionsClassifier
+from tacit.local.inference.default import model_for
 from tacit.local.inference.votes import Ballot, cast
 from tacit.local.reports import Reports
 from tacit.privacy import artifact, errors
@@ -303,19 +303,13 @@ class Client:
     ) -> dict[str, Any]:
         """Learn a model from the reports of all rounds so far, and publish it.
 
-        Models of partitions are taught on in-house rows, here: the rows are not sent. People get
-        the model, so these rows must be public (`inhouse_public`); partitions with a central
-        guarantee need none. Other models are learned on the server, without in-house rows.
-        `priors`, `costs` or `threshold` decide what a model of partitions answers, as in
-        `ProportionsClassifier`.
+        With in-house rows the model is taught on them, here: the rows are not sent. People get the
+        model, so these rows must be public (`inhouse_public`). Models of partitions need them,
+        unless the partitions have a central guarantee. `priors`, `costs` or `threshold` decide what
+        the model answers, as in `NoiseAwareClassifier`. Without rows and rule, the server learns
+        the model of other mechanisms from the reports.
         """
-        if not self.terms().adaptive:
-            for name in rule:
-                remedy = "Download the reports, and learn in-house."
-                errors.refuse("learn", name, "omitted without partitions", rule[name], remedy)
-            if inhouse is not None:
-                remedy = "The server learns it from the reports alone."
-                errors.refuse("learn", "inhouse", "omitted without partitions", "rows", remedy)
+        if not self.terms().adaptive and inhouse is None and not rule:
             return self._connection.post("/model", b"{}", bearer=self._owner())
         model = self._taught("learn", inhouse, inhouse_public, seed, **rule)
         return self._connection.put("/model", artifact.pack(model), bearer=self._owner())
@@ -342,22 +336,20 @@ class Client:
         self._terms = None  # people who are asked from now on get the new mechanism
         return described
 
-    def _taught(
-        self, where: str, inhouse: Any, public: bool, seed: int, **rule: Any
-    ) -> ProportionsClassifier:
+    def _taught(self, where: str, inhouse: Any, public: bool, seed: int, **rule: Any) -> Any:
         """Learn from the reports of all rounds and in-house rows, which must be public."""
-        if inhouse is None and self.mechanism().synthetic_ is not None:
-            return ProportionsClassifier(seed=seed, **rule).fit(self.reports())
-        if inhouse is None:
+        mechanism, adaptive = self.mechanism(), self.terms().adaptive
+        if inhouse is None and adaptive and mechanism.synthetic_ is None:
             remedy = "Pass the rows that the mechanism was fitted on."
             errors.refuse(where, "inhouse", "given: a model of partitions needs rows", None, remedy)
-        if not public:
+        if inhouse is not None and not public:
             remedy = "If they are not, download the reports, and learn and keep the model in-house."
             condition = "True: what is learned from these rows is handed to people"
             errors.refuse(where, "inhouse_public", condition, public, remedy)
-        return ProportionsClassifier(inhouse=inhouse, inhouse_public=True, seed=seed, **rule).fit(
-            self.reports()
-        )
+        reports = self.reports()
+        taught = {} if inhouse is None else {"inhouse": inhouse, "inhouse_public": True}
+        model = model_for(reports[-1].mechanism, **taught, seed=seed, **rule)
+        return model.fit(reports if adaptive else reports[0])
 
     def close_campaign(self) -> dict[str, Any]:
         """Close the campaign for good; return its description."""
@@ -415,7 +407,7 @@ class Client:
     def _report_mark(self) -> str:
         return self.terms().fingerprint
 
-    def _learned_round(self, model: ProportionsClassifier) -> int:
+    def _learned_round(self, model: Any) -> int:
         """Return the latest round, which must be the last one that the model has reports of."""
         described = self.describe()
         number = field_of(described, "round", int)

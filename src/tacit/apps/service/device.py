@@ -66,7 +66,7 @@ def ballot(model: Any, ballot: Ballot, graph: bytes | None = None) -> dict[str, 
     `graph` is the model as an ONNX file, if it has one; the description holds its hash. All of
     `graph`, `codewords` and `network` are None if pages cannot run the model.
     """
-    runs = hasattr(model, "table_") or hasattr(model, "network_")
+    runs = hasattr(model, "table_") or hasattr(model, "level")  # others are run by their graph
     return {
         "format": BALLOT,
         "model": artifact.fingerprint(model),

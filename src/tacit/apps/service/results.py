@@ -17,8 +17,9 @@ from tacit.apps.service.alarms import forged
 from tacit.local.channels import PartitionedChannel
 from tacit.local.inference import finite, poisoning
 from tacit.local.inference.decisions import ConstantAnswerWarning
+from tacit.local.inference.default import model_for
 from tacit.local.inference.finite import Evidence
-from tacit.local.inference.noise_aware import NoiseAwareClassifier, evidence_of
+from tacit.local.inference.noise_aware import evidence_of
 from tacit.local.inference.proportions_classifier import pooled
 from tacit.local.inference.validation import estimate, exact_interval
 from tacit.local.inference.votes import Votes
@@ -107,7 +108,7 @@ def summarize(
     }
 
 
-def learn(reports: Reports) -> NoiseAwareClassifier:
+def learn(reports: Reports) -> Any:
     """Learn the classifier to publish; without a warning if people differ from in-house rows."""
     shifted = (
         reports.channel.symbols is not None
@@ -117,7 +118,8 @@ def learn(reports: Reports) -> NoiseAwareClassifier:
     # Not "auto", which warns: nobody reads warnings on a server. The results say it instead.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConstantAnswerWarning)
-        return NoiseAwareClassifier(prior="none" if shifted else "inhouse").fit(reports)
+        prior = "none" if shifted else "inhouse"
+        return model_for(reports.mechanism, prior=prior).fit(reports)
 
 
 def notes(model: Any) -> list[str]:

@@ -17,6 +17,10 @@ OLDEST = 60.0
 """Seconds after which results are recomputed: another process may have withdrawn an answer."""
 
 
+_KINDS = {True: ("proportions",), False: ("student", "noise-aware")}
+"""Models that owners may publish, of partitions and of other mechanisms."""
+
+
 @dataclass(frozen=True)
 class _Cached:
     """A summary, the state it describes, when it was computed and how long that took."""
@@ -111,9 +115,9 @@ class Summaries:
     def publish(self, name: str, content: bytes) -> dict[str, Any]:
         """Publish a model that was learned elsewhere from reports of this campaign's rounds."""
         model = artifact.unpack(content, "model")
-        if getattr(model, "kind", None) != "proportions":
-            detail = "The model must be one of partitions. Others are learned on the server."
-            raise Problem("bad-request", detail)
+        wanted = _KINDS[self.store.campaign(name).adaptive]
+        if getattr(model, "kind", None) not in wanted:
+            raise Problem("bad-request", f"The model must be of kind {' or '.join(wanted)}.")
         self.store.round_of(name, artifact.fingerprint(model.mechanism_))
         _must_be_labelled(self.store.campaign(name))
         with self._lock:

@@ -19,7 +19,8 @@ from tacit.data.columns import all_numbers, distinct_texts, numeric
 from tacit.data.datasets.arrow import read_table, select
 from tacit.data.datasets.base import Integers
 from tacit.data.datasets.files import sha256_of
-from tacit.data.schema import MOST_CATEGORIES, Schema, TableSchema, from_plain, infer
+from tacit.data.schema import Schema, TableSchema, from_plain
+from tacit.data.schema_inference import MOST_CATEGORIES, infer
 from tacit.privacy import errors
 from tacit.privacy.errors import InvalidData
 

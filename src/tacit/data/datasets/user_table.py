@@ -23,7 +23,8 @@ from tacit.data import schema
 from tacit.data.datasets.arrow import label_codes, read_table, select
 from tacit.data.datasets.base import Dataset, Pools
 from tacit.data.datasets.files import sha256_of
-from tacit.data.schema import MOST_CATEGORIES, TableSchema
+from tacit.data.schema import TableSchema
+from tacit.data.schema_inference import MOST_CATEGORIES
 from tacit.data.tables import as_classes, split_label
 from tacit.privacy import errors
 

@@ -24,7 +24,13 @@ _FAR = np.float32(1e30)
 """Added to what was found to be nearest, to find the next one."""
 
 
-def answers(vectors: Any, model: Mixture | Field | Network, rule: Rule, assumed: Reals) -> bytes:
+def answers(
+    vectors: Any,
+    model: Mixture | Field | Network,
+    rule: Rule,
+    assumed: Reals,
+    sharpness: float = 1.0,
+) -> bytes:
     """Export `answer`, int64 (n,): the index of each row's answer among the classes.
 
     Parameters
@@ -35,8 +41,14 @@ def answers(vectors: Any, model: Mixture | Field | Network, rule: Rule, assumed:
         What gives probabilities.
     rule, assumed
         How probabilities become answers, and the class shares that they assume.
+    sharpness : float
+        The power that probabilities are raised to.
     """
-    place = _place(_probabilities(vectors, model), rule, assumed)
+    probable = _probabilities(vectors, model)
+    if sharpness != 1.0:
+        probable = vectors.graph.node("Pow", probable, np.float32(sharpness))
+        probable = probable / probable.sum(1).reshape(-1, 1)
+    place = _place(probable, rule, assumed)
     return bytes(vectors.graph.finish("answer", place, whole=True))
 
 

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.local import shuffling
 from tacit.local.channels import PartitionedChannel
-from tacit.local.inference import exported, field, finite, mixture
+from tacit.local.inference import exported, field, finite, mixture, tempering
 from tacit.local.inference.decisions import Deciding
 from tacit.local.inference.finite import Evidence, ShiftTest
 from tacit.local.inference.noise_aware import PRIORS, SIGNIFICANCE, ShiftWarning, must_be_none
@@ -53,6 +53,8 @@ class ProportionsClassifier(Deciding):
         The models that explain held-out reports best, and their shares: see
         `tacit.inference.mixture`. Where partitions join the same small cells, as those of images,
         the labels of these cells: see `tacit.inference.field`.
+    sharpness_ : float
+        The power of the mixture's probabilities: see `tacit.inference.tempering`.
     shift_ : ShiftTest
         A test of whether the people look like the rows that the model is taught on.
     guarantee_ : Guarantee
@@ -106,6 +108,7 @@ class ProportionsClassifier(Deciding):
         parts = self._parts(rounds, vectors)
         self._pooled = pooled(rounds)
         self.mixture_ = _fitted(parts, vectors, rounds, self.seed)
+        self.sharpness_ = _sharpness(self.mixture_, parts, vectors, len(classes), self.seed)
         self.mechanism_, self.classes_ = last.mechanism, classes
         per_person = joined([reports.per_person for reports in rounds])
         self.reports_, self.guarantee_ = sum(map(len, rounds)), per_person.guarantee(last.channel)
@@ -119,7 +122,7 @@ class ProportionsClassifier(Deciding):
         self.certificate_ = replace(
             issued, issued=last.certificate.issued, readers=shuffling.readers(rounds)
         )
-        self._settle(self.mixture_.predict_proba(vectors))
+        self._settle(self._probabilities(vectors))
         return self
 
     def _parts(
@@ -193,8 +196,11 @@ class ProportionsClassifier(Deciding):
                 "predict: rows must be clean, got reports. A report of partitions shows one cell; "
                 "for rows that are themselves reported, use Codebook and NoiseAwareClassifier."
             )
-        learned = self.mixture_.predict_proba(self.mechanism_.vectors(rows))
+        learned = self._probabilities(self.mechanism_.vectors(rows))
         return self.rule.reweighed(learned, self.assumed_shares_)
+
+    def _probabilities(self, vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        return tempering.raised(self.mixture_.predict_proba(vectors), self.sharpness_)
 
     def class_shares(
         self, confidence: float = 0.95
@@ -226,13 +232,15 @@ class ProportionsClassifier(Deciding):
         vectors = self.mechanism_.vectors_graph()
         if vectors is None:
             return None
-        return exported.answers(vectors, self.mixture_, self.rule, self.assumed_shares_)
+        return exported.answers(
+            vectors, self.mixture_, self.rule, self.assumed_shares_, self.sharpness_
+        )
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
         """Return JSON-ready parameters and arrays."""
         parameters, arrays = parts_of(self)
         parameters["mixture"], own = self.mixture_.parts()
-        parameters["shift"] = asdict(self.shift_)
+        parameters["shift"], parameters["sharpness"] = asdict(self.shift_), self.sharpness_
         return parameters, {**arrays, **codec.nested(own, "mixture")}
 
     @classmethod
@@ -249,6 +257,9 @@ class ProportionsClassifier(Deciding):
             made.mixture_ = mixture.Mixture.from_parts(told, own)
         _must_answer(made.mixture_, made.mechanism_.blocks_[-1].stop, len(made.classes_))
         made.shift_ = ShiftTest(**parameters["shift"])
+        made.sharpness_ = float(parameters.get("sharpness", 1.0))
+        if not 0 < made.sharpness_ < np.inf:
+            raise ValueError("proportions: sharpness must be positive and finite")
         return made
 
 
@@ -285,6 +296,19 @@ def _fitted(
         for part, own in zip(parts, groups, strict=True)
     ]
     return field.fit(grouped, vectors, last.cells_.centres[0], len(last.classes))
+
+
+def _sharpness(
+    fitted: mixture.Mixture | field.Field,
+    parts: Sequence[mixture.PartitionReports],
+    vectors: npt.NDArray[np.float32],
+    classes: int,
+    seed: int,
+) -> float:
+    """Choose the power of a mixture; a field has no folds to choose it by."""
+    if isinstance(fitted, field.Field):
+        return 1.0
+    return tempering.power(parts, vectors, fitted, classes, seed)
 
 
 def _by_partition(reports: Reports) -> list[Evidence]:

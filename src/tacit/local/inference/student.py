@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from tacit.local.inference import proportions
+from tacit.local.inference import exported, proportions
 from tacit.local.inference.decisions import ConstantAnswerWarning, Deciding
 from tacit.local.inference.neural import Network
 from tacit.local.inference.noise_aware import NoiseAwareClassifier, evidence_of, must_be_none
@@ -245,6 +245,16 @@ class StudentClassifier(Deciding):
             return self.rule.reweighed(teacher.predict_proba(rows), teacher.assumed_shares_)
         learned = self.network_.predict_proba(self.mechanism_.vectors(rows))
         return self.rule.reweighed(learned, self.assumed_shares_)
+
+    def onnx(self) -> bytes | None:
+        """Export rows to the index of the answer in `classes_`, for devices without Python.
+
+        Returns None without the `onnx` package.
+        """
+        check_is_fitted(self, "network_")
+        if (vectors := self.mechanism_.vectors_graph()) is None:
+            return None
+        return exported.answers(vectors, self.network_, self.rule, self.assumed_shares_)
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
         """Return JSON-ready parameters and arrays."""

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data import schema
+from tacit.data import schema, schema_inference
 from tacit.data.outcomes import Numeric
 from tacit.data.schema import Rows, Schema
 from tacit.local import graphs
@@ -372,20 +372,22 @@ class Codebook(Learned[ReportChannel]):
 
     def onnx(self) -> bytes | None:
         """Export the encoder for devices without Python; None without the `onnx` package."""
-        if find_spec("onnx") is None or self.quantizer_ is None:
+        if (vectors := self.vectors_graph()) is None:
             return None
         from tacit.local.learned.onnx import codebook_encoder
 
-        quantizer = self.quantizer_
-        matrix = quantizer.projection.matrix
-        return codebook_encoder(
-            self.schema,
-            self.features_,
-            quantizer.projection.mean,
-            np.eye(self.features_.dimension, dtype=np.float32) if matrix is None else matrix,
-            quantizer.cells,
-            quantizer.groups,
-        )
+        return codebook_encoder(vectors, self.quantizer_.cells, self.quantizer_.groups)
+
+    def vectors_graph(self) -> Any:
+        """Start an ONNX graph of rows with their `vectors`; None without the `onnx` package."""
+        if find_spec("onnx") is None or self.quantizer_ is None:
+            return None
+        from tacit.local.learned.onnx import vectors_graph
+
+        mean, matrix = self.quantizer_.projection.mean, self.quantizer_.projection.matrix
+        if matrix is None:
+            matrix = np.eye(self.features_.dimension, dtype=np.float32)
+        return vectors_graph(self.schema, self.features_, mean, matrix)
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
         """Return JSON-ready parameters and weights."""
@@ -401,8 +403,9 @@ class Codebook(Learned[ReportChannel]):
 def infer_schema(raw: Any, image: tuple[int, ...] | None, private: bool = False) -> Schema:
     """Read bounds and categories off in-house rows; numbers of a table may be missing."""
     if private:
-        return schema.of_bytes(raw, image, "Codebook.fit")
-    return schema.may_be_missing(schema.infer(raw, image, "Codebook.fit"))
+        return schema_inference.of_bytes(raw, image, "Codebook.fit")
+    read = schema_inference.infer(raw, image, "Codebook.fit")
+    return schema_inference.may_be_missing(read)
 
 
 def _square(raw: Any) -> tuple[int, int] | None:

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data import labels, schema
+from tacit.data import labels, schema, schema_inference
 from tacit.data.schema import ArraySchema, Rows, Schema
 from tacit.local.additive_channels import FeatureChannel
 from tacit.local.inhouse import Protection, Target
@@ -227,4 +227,5 @@ class Direct(Learned[FeatureChannel]):
 
 
 def _inferred(raw: Any, image: tuple[int, int] | None, private: bool) -> Schema:
-    return (schema.of_bytes if private else schema.infer)(raw, image, "Direct.fit")
+    read = schema_inference.of_bytes if private else schema_inference.infer
+    return read(raw, image, "Direct.fit")

@@ -45,30 +45,21 @@ def vectors_graph(
 
 
 def codebook_encoder(
-    schema: Schema,
-    features: Features,
-    mean: npt.NDArray[Any],
-    matrix: npt.NDArray[Any],
-    cells: npt.NDArray[Any],
-    groups: npt.NDArray[Any] | None = None,
+    z: Value, cells: npt.NDArray[Any], groups: npt.NDArray[Any] | None = None
 ) -> bytes:
-    r"""Export rows to `codeword`, int64 (n,): features, projection, nearest cell, and its group.
+    r"""Export rows with vectors z to `codeword`, int64 (n,): nearest cell, and its group.
 
-    .. math:: z = (f(x) - m) A, \qquad
-              g\Bigl(\arg\min_k \|c_k\|^2 - 2\,z \cdot c_k\Bigr)
+    .. math:: g\Bigl(\arg\min_k \|c_k\|^2 - 2\,z \cdot c_k\Bigr)
 
     Parameters
     ----------
-    schema, features
-        Of the rows.
-    mean, matrix : array, (D,) and (D, d)
-        m and A.
+    z : Value
+        See `vectors_graph`.
     cells : array, (k, d)
         c, in the space of z.
     groups : array of int, (k,), optional
         g: the codeword of each cell; by default its index.
     """
-    z = vectors_graph(schema, features, mean, matrix)
     graph = z.graph
     centres = np.asarray(cells, np.float64)
     scores = z @ _float32(-2 * centres.T) + _float32((centres**2).sum(axis=1))

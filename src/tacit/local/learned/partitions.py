@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data import schema
+from tacit.data import schema_inference
 from tacit.data.outcomes import Numeric
 from tacit.data.schema import ArraySchema, Rows, Schema
 from tacit.local.channels import PartitionedChannel, ReportChannel
@@ -480,8 +480,9 @@ def inferred(
 ) -> Schema:
     """Read bounds and categories off in-house rows; numbers may be missing in any column.
 
-    With a central guarantee (`private`) nothing is read off the rows: see `tacit.schema.of_bytes`.
+    With a central guarantee (`private`) nothing is read off the rows: see `of_bytes`.
     """
     if private:
-        return schema.of_bytes(raw, image, "Partitions.fit")
-    return schema.may_be_missing(schema.infer(raw, image, "Partitions.fit", signal))
+        return schema_inference.of_bytes(raw, image, "Partitions.fit")
+    read = schema_inference.infer(raw, image, "Partitions.fit", signal)
+    return schema_inference.may_be_missing(read)

@@ -30,7 +30,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from tacit.data import labels, schema
+from tacit.data import labels, schema_inference
 from tacit.data.schema import ArraySchema, Rows, Schema
 from tacit.local.additive_channels import LatentChannel
 from tacit.local.inhouse import Protection, Target
@@ -384,4 +384,5 @@ class VLM(Learned[LatentChannel]):
 
 
 def _inferred(raw: Any, image: tuple[int, int] | None, private: bool) -> Schema:
-    return (schema.of_bytes if private else schema.infer)(raw, image, "VLM.fit")
+    read = schema_inference.of_bytes if private else schema_inference.infer
+    return read(raw, image, "VLM.fit")

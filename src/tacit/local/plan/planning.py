@@ -19,10 +19,12 @@ from typing import Any
 import numpy as np
 
 from tacit.data import labels as declared_labels
+from tacit.data.schema import Schema
+from tacit.local import graphs
 from tacit.local.plan import record, worlds
 from tacit.local.plan.intervals import BOUND_TAIL, TAIL, Interval, Predicted
 from tacit.local.plan.reported import must_be_labelled, reported
-from tacit.local.plan.simulation import Simulation, Trial, levels
+from tacit.local.plan.simulation import Pipeline, Simulation, Trial, levels
 from tacit.local.reports import Reports
 from tacit.privacy import errors
 
@@ -40,6 +42,10 @@ NOTHING = (
     "Nothing is known of your rows and labels: this is the range of the tables in our record, with "
     "{fewest:,} to {most:,} people each. Yours may lie outside.",
     "Give in-house rows, a pilot of about 100 labelled rows, or a first round of reports.",
+)
+RECORDED = (
+    "The record is of collections in one round, without a central guarantee of in-house rows: give "
+    "in-house rows to simulate yours."
 )
 GROUPS = (
     "In-house rows have no labels: their main groups stand for the classes. Real labels are harder "
@@ -137,7 +143,12 @@ def plan(
     pilot: Any = None,
     labels: Any = None,
     reports: Reports | None = None,
+    rounds: int = 1,
+    central_epsilon: float | None = None,
+    central_delta: float | None = None,
+    schema: Schema | None = None,
     image: tuple[int, ...] | None = None,
+    signal: tuple[int, int] | None = None,
     seed: int = 0,
 ) -> Plan:
     """Predict the accuracy of a collection, and how many people reach a target.
@@ -158,8 +169,16 @@ def plan(
         Some rows with their labels, about 100. Without `inhouse` they stand for the in-house rows.
     reports : Reports, optional
         A first round of labelled reports; needs `inhouse`.
-    image : (int, int), optional
-        Height and width, if flat rows are images.
+    rounds : int
+        How many rounds the collection will have.
+    central_epsilon, central_delta : float, optional
+        What the mechanism will cost the in-house rows in total. The plan itself protects them not.
+    schema : Schema, optional
+        Public bounds and categories, as for `Collection.fit`.
+    image : (int, int) or (int, int, int), optional
+        Height, width and, in colour, channels, if flat rows are images.
+    signal : (int, int), optional
+        Points in time and channels, if rows are signals.
     seed : int
         Of the simulation.
 
@@ -185,9 +204,11 @@ def plan(
         people = errors.whole(where, "people", people, least=100, most=MOST_PEOPLE)
     known = _Known(inhouse, pilot, labels, reports)
     values = known.classes(classes)
+    pipeline = Pipeline(rounds, central_epsilon, central_delta, schema, image, signal)
+    pipeline.collection(epsilon, people or DEFAULT_PEOPLE, len(values))  # refused before rows
     if known.rows is None:
-        return _by_record(len(values), epsilon, target, people or DEFAULT_PEOPLE)
-    simulation = Simulation(known.rows, len(values), epsilon, image, seed)
+        return _by_record(len(values), epsilon, target, people or DEFAULT_PEOPLE, pipeline)
+    simulation = Simulation(known.rows, len(values), epsilon, pipeline, seed)
     if simulation.count < FEWEST_ROWS:
         raise errors.InvalidData(
             f"plan: rows must be at least {FEWEST_ROWS}. Give more in-house rows."
@@ -252,7 +273,8 @@ class _Known:
         self, simulation: Simulation, values: tuple[Any, ...], seed: int
     ) -> list[worlds.Reals]:
         """Draw worlds given the pilot's labels and the reports; return their probabilities."""
-        inputs = worlds.Inputs.fit(simulation.vectors, simulation.classes, seed)
+        clustered = simulation.clustered
+        inputs = worlds.Inputs.fit(simulation.vectors, simulation.classes, seed, clustered)
         here = inputs(simulation.vectors)
         observed, likelihoods = [], []
         if self.pilot is not None:
@@ -288,19 +310,19 @@ def _must_be_enough(codes: int, rows: int) -> None:
 
 def _groups(simulation: Simulation, seed: int) -> worlds.Reals:
     """Return a world whose labels are the main groups of the in-house rows."""
-    from sklearn.cluster import KMeans
-
-    found = KMeans(simulation.classes, n_init=1, random_state=seed).fit_predict(
-        simulation.vectors.astype(np.float64)
-    )
-    return np.asarray(np.eye(simulation.classes)[found])
+    vectors, classes = simulation.vectors, simulation.classes
+    centres, groups = worlds.grouped(vectors, classes, seed, simulation.clustered)
+    return np.asarray(np.eye(classes)[groups[graphs.nearest(vectors, centres)]])
 
 
-def _by_record(classes: int, epsilon: float, target: float | None, people: int) -> Plan:
+def _by_record(
+    classes: int, epsilon: float, target: float | None, people: int, pipeline: Pipeline
+) -> Plan:
     range_ = record.accuracies(classes, epsilon) or (None, None)
     fewest = None if target is None else record.fewest_people(classes, epsilon, target)
     counts = [one.people for one in record.comparable(classes)]
-    said = (NOTHING[0].format(fewest=min(counts), most=max(counts)), *NOTHING[1:])
+    other = () if pipeline.usual else (RECORDED,)
+    said = (NOTHING[0].format(fewest=min(counts), most=max(counts)), *other, *NOTHING[1:])
     return Plan(
         "record", classes, epsilon, people, Interval(*range_), target, Interval(fewest, None), said
     )

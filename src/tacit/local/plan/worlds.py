@@ -5,7 +5,8 @@ A world gives every row its label probabilities, the softmax of
 .. math:: f_c(x) = b_c + \sum_{j=1}^{3} s_j \, \phi_j(x) \cdot w_{jc},
 
 with three kinds of inputs: the row's vector in units of the in-house spread, Gaussian kernels on
-landmarks, and the group of the row among a few groups of in-house rows. They are scaled so that
+landmarks, and the group of the row among a few groups of in-house rows. Where cells follow clusters
+of any shape, so do the groups: real classes may too. The inputs are scaled so that
 each part has variance 1 over rows before its amplitude s. Under the prior all of w, b and the
 log-amplitudes are Gaussian. Given a pilot's
 labels, or reports, worlds are drawn from the posterior by elliptical slice sampling [MAM10]_, which
@@ -27,6 +28,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tacit.local.learned import quantizer as quantizers
+
 Reals = npt.NDArray[np.float64]
 Parts = tuple[Reals, ...]
 Likelihood = Callable[[Reals], float]
@@ -44,6 +47,7 @@ BIAS = 1.5
 
 CHAINS, WARM_UP, THINNING = 4, 1200, 10
 _LEAST_EIGENVALUE, _LEAST_PROBABILITY = 1e-4, 1e-12
+_ROWS_PER_GROUP = 10
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,8 +64,10 @@ class Inputs:
         Kernels are :math:`e^{-\gamma \lVert u - c_j \rVert^2}`.
     mixing : array, (m, m)
         The inverse square root of the kernel matrix of the landmarks.
-    centres : array, (g, q)
-        Of the groups.
+    centres : array, (m, q)
+        Of small cells.
+    groups : array of int, (m,)
+        The group of each small cell.
     """
 
     mean: Reals
@@ -70,26 +76,30 @@ class Inputs:
     gamma: float
     mixing: Reals
     centres: Reals
+    groups: npt.NDArray[np.int64]
 
     @classmethod
-    def fit(cls, vectors: npt.NDArray[Any], classes: int, seed: int) -> Inputs:
+    def fit(
+        cls, vectors: npt.NDArray[Any], classes: int, seed: int, clustered: bool = False
+    ) -> Inputs:
         """Choose units, landmarks, the kernels' width and groups from in-house vectors."""
         mean = vectors.mean(axis=0, dtype=np.float64)
         scale = math.sqrt(float(vectors.var(axis=0, dtype=np.float64).sum())) or 1.0
         own = (vectors - mean) / scale
-        marks, centres = _centres(own, LANDMARKS, seed), _centres(own, GROUPS * classes, seed)
+        marks = _centres(own, LANDMARKS, seed)
+        centres, groups = grouped(own, GROUPS * classes, seed, clustered)
         between = _squared_distances(own[:500], own[:200])
         gamma = 1 / float(np.median(between[between > 0])) if (between > 0).any() else 1.0
         values, axes = np.linalg.eigh(np.exp(-gamma * _squared_distances(marks, marks)))
         mixing = axes / np.sqrt(np.maximum(values, _LEAST_EIGENVALUE))
-        return cls(mean, scale, marks, gamma, mixing, centres)
+        return cls(mean, scale, marks, gamma, mixing, centres, groups)
 
     def __call__(self, vectors: npt.NDArray[Any]) -> Parts:
         """Compute the three kinds of inputs of some vectors."""
         own = (vectors - self.mean) / self.scale
         kernels = np.exp(-self.gamma * _squared_distances(own, self.landmarks))
-        group = _squared_distances(own, self.centres).argmin(axis=1)
-        return own, kernels @ self.mixing, np.eye(len(self.centres))[group]
+        group = self.groups[_squared_distances(own, self.centres).argmin(axis=1)]
+        return own, kernels @ self.mixing, np.eye(int(self.groups.max()) + 1)[group]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -236,6 +246,22 @@ def softmax(logits: Reals) -> Reals:
     """Compute probabilities from logits."""
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+
+
+def grouped(
+    vectors: npt.NDArray[Any], count: int, seed: int, clustered: bool
+) -> tuple[Reals, npt.NDArray[np.int64]]:
+    """Divide vectors into groups: small cells, and the group of each.
+
+    Groups are cells of k-means, or of any shape if they are to follow clusters.
+    """
+    if not clustered:
+        centres = _centres(vectors, count, seed)
+        return centres, np.arange(len(centres))
+    most = max(len(vectors) // _ROWS_PER_GROUP, 1)
+    single = np.ascontiguousarray(vectors, np.float32)
+    cells, groups = quantizers.fit_cells(single, min(count, most), "linked", seed, most)
+    return cells.astype(np.float64), groups
 
 
 def _centres(vectors: npt.NDArray[Any], most: int, seed: int) -> Reals:

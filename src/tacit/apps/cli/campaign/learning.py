@@ -55,7 +55,8 @@ def learn(
 ) -> None:
     """Learn a model from the reports so far, and publish it for people to vote on.
 
-    With partitions, --priors, --costs or --threshold decide what it answers.
+    With --inhouse, or with --priors, --costs or --threshold, which decide what it answers, it is
+    learned here; otherwise on the server, unless the campaign has partitions.
     """
     with connected(url, key=key) as client, _named("learn", inhouse):
         settings: dict[str, Any] = {"inhouse_public": inhouse_public, "seed": seed}

@@ -1,4 +1,4 @@
-"""`tacit collect fit`, `adapt`, `export`, `plan`: the mechanism that runs on people's devices."""
+"""`tacit collect fit`, `adapt`, `export`: the mechanism that runs on people's devices."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.apps.cli.console import print_json, print_text, print_values
+from tacit.apps.cli.console import print_values
 from tacit.apps.cli.files import (
     declared_classes,
     declared_outcome,
@@ -32,7 +32,10 @@ from tacit.apps.cli.options import (
 from tacit.data.tables import naming
 from tacit.privacy import errors
 
-KINDS = ("codebook", "partitions", "vlm", "gaussian", "direct")
+KINDS = ("collection", "codebook", "partitions", "vlm", "gaussian", "direct")
+"""Mechanisms by name; "collection" is what `tacit.Collection` chooses for the rows."""
+
+_BY_CELLS = ("collection", "partitions")
 
 
 def register(app: typer.Typer) -> None:
@@ -47,14 +50,15 @@ def register(app: typer.Typer) -> None:
         app, "Mechanisms", "tacit collect adapt model --inhouse inhouse.csv --out second-round"
     )(adapt)
     command(app, "Mechanisms", "tacit collect export mechanism --out for-people")(export)
-    command(app, "Mechanisms", "tacit collect plan --classes 2 --epsilon 1 --people 5000")(plan)
 
 
 def fit(
     data: Data,
     epsilon: Annotated[float, typer.Option(help="Local ε of one report, label included.")],
     out: Out,
-    kind: Annotated[str, typer.Option(help=f"Mechanism: {', '.join(KINDS)}.")] = "codebook",
+    kind: Annotated[
+        str, typer.Option(help=f"Mechanism: {', '.join(KINDS)}. A collection chooses.")
+    ] = "collection",
     people: Annotated[
         int | None, typer.Option(help="Number of people who are expected to report.")
     ] = None,
@@ -66,7 +70,7 @@ def fit(
         str | None,
         typer.Option(
             help="Public bounds of a number that people report in place of a label: 0:80 "
-            "(codebook, partitions).",
+            "(collection, codebook, partitions).",
             metavar="LOWER:UPPER",
         ),
     ] = None,
@@ -84,7 +88,9 @@ def fit(
     ] = None,
     signal: Annotated[
         str | None,
-        typer.Option(help="Points in time and channels, if rows are signals: 128x9 (partitions)."),
+        typer.Option(
+            help="Points in time and channels, if rows are signals: 128x9 (collection, partitions)."
+        ),
     ] = None,
     features: Annotated[
         str | None,
@@ -96,7 +102,10 @@ def fit(
     ] = None,
     codewords: Annotated[
         int | None,
-        typer.Option(help="Number of codewords.", show_default="chosen for ε, people and classes"),
+        typer.Option(
+            help="Number of codewords (codebook), or of cells in a partition (partitions).",
+            show_default="chosen for ε, people and classes",
+        ),
     ] = None,
     latent_dimension: Annotated[
         int, typer.Option(help="Dimension of the latents (vlm, gaussian).")
@@ -133,18 +142,20 @@ def fit(
     trains = kind in ("vlm", "gaussian") or features in TRAINED
     device = devices.resolve("fit", device, used=trains)
     declared = None if schema is None else read_schema(schema)
-    mechanism = _mechanism(kind, locals())  # a wrong parameter is refused before data are read
+    made = _mechanism(kind, locals())  # a wrong parameter is refused before data are read
     table, total = tables.sample(data, rows, seed, declared)
     must_take_all("fit", total, rows, central_epsilon)
     table = tables.without_label(table, label, data)
     if declared is None and central_epsilon is None:
         # A schema names the features itself; under a guarantee values must not decide a refusal.
-        _no_label_among_features(table, mechanism.classes, data)
+        _no_label_among_features(table, declared_classes(classes), data)
     given: dict[str, Any] = {"schema": declared, "seed": seed, "inhouse_public": inhouse_public}
     given["image"] = image_size(image)
-    given |= {"signal": signal_size(signal)} if kind == "partitions" else {"device": device}
+    given |= {"signal": signal_size(signal)} if kind in _BY_CELLS else {"device": device}
     with naming(data), warnings_on_stderr():
-        mechanism.fit(table, **given)
+        made.fit(table, **given)
+    mechanism = made.mechanism_ if kind == "collection" else made
+    kind = mechanism.kind if kind == "collection" else kind
     mechanism.save(out)
     rows_used = {"rows": table.num_rows, "rows_in_file": total}
     values = {"kind": kind, **rows_used, **_fitted(mechanism, kind), "written": str(out)}
@@ -179,7 +190,7 @@ def adapt(
     must_be_new(out)
     learned = artifact.load(model)
     if learned.kind not in ("proportions", "moments"):
-        remedy = "Fit with --kind partitions, and learn with --inhouse."
+        remedy = "Fit a collection or partitions, and learn with --inhouse."
         errors.refuse("adapt", "MODEL", "learned from partitions", learned.kind, remedy)
     table = None
     if inhouse is not None:
@@ -236,90 +247,6 @@ def export(
     print_values(values, as_json, "Exported")
 
 
-def plan(
-    epsilon: Annotated[float, typer.Option(help="Local ε of one report.")],
-    classes: Annotated[
-        str | None,
-        typer.Option(
-            help="Number of classes (labels 0, 1, …), or their values: no,yes.",
-            show_default="those of --pilot or --reports",
-        ),
-    ] = None,
-    target_accuracy: Annotated[
-        float | None,
-        typer.Option(help="Accuracy to reach, in (0, 1).", show_default="needed without --people"),
-    ] = None,
-    people: Annotated[
-        int | None, typer.Option(help="Number of people, if known: predicts their accuracy.")
-    ] = None,
-    inhouse: Annotated[
-        Path | None, typer.Option(help="In-house rows to simulate on (CSV or Parquet).")
-    ] = None,
-    pilot: Annotated[
-        Path | None, typer.Option(help="Some labelled rows, about 100 (CSV or Parquet).")
-    ] = None,
-    label: Annotated[
-        str | None, typer.Option(help="The label: a column of --pilot, left out of --inhouse.")
-    ] = None,
-    reports: Annotated[
-        Path | None, typer.Option(help="A first round of reports; needs --inhouse.")
-    ] = None,
-    image: Annotated[str | None, typer.Option(help="Size, if rows are images: 28x28.")] = None,
-    seed: Seed = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Predict accuracy, and how many people are needed, before anything is collected."""
-    from tacit.local import plan as planning
-    from tacit.local.reports import Reports
-
-    if pilot is not None and label is None:
-        errors.refuse("plan", "--label", "given with --pilot", None, "Name the column.")
-    first = None if reports is None else Reports.read(reports)
-    declared: Any = declared_classes(classes) or (first and first.channel.classes)
-    given = {} if inhouse is None else {"inhouse": _unlabelled(inhouse, label, seed)}
-    if pilot is not None:
-        given["pilot"], given["labels"] = _pilot(pilot, str(label), declared, seed)
-    planned = planning.plan(
-        epsilon=epsilon,
-        classes=declared,
-        target_accuracy=target_accuracy,
-        people=people,
-        reports=first,
-        image=image_size(image),
-        seed=seed,
-        **given,
-    )
-    if as_json:
-        return print_json(planned.to_dict())
-    for sentence in (planned.answer, *planned.assumptions):
-        print_text(f"- {sentence}")
-
-
-def _unlabelled(path: Path, label: str | None, seed: int) -> Any:
-    """Read in-house rows for a plan; they need not have the pilot's label column."""
-    from tacit.data import tables
-    from tacit.local.plan import MOST_ROWS as most
-
-    table, _ = tables.sample(path, most, seed)
-    return table.drop_columns([label]) if label in table.column_names else table
-
-
-def _pilot(path: Path, label: str, classes: Any, seed: int) -> tuple[Any, Any]:
-    """Read the rows of a pilot and their labels."""
-    import numpy as np
-
-    from tacit.data import labels, tables
-    from tacit.local.plan import MOST_ROWS as most
-
-    table, _ = tables.sample(path, most, seed)
-    rows, values = tables.split_label(table, label, path)
-    assert values is not None
-    if classes is None:
-        whole = all(type(value) is int for value in values)
-        return rows, np.array(values if whole else [str(value) for value in values])
-    return rows, tables.as_classes(values, labels.declare("plan", classes), str(path))
-
-
 def _fitted(mechanism: Any, kind: str) -> dict[str, Any]:
     """Describe a fitted mechanism."""
     channel = mechanism.channel()
@@ -352,17 +279,22 @@ def _mechanism(kind: str, options: dict[str, Any]) -> Any:
     common = {name: options[name] for name in shared}
     common["classes"] = declared_classes(options["classes"])
     outcome = declared_outcome(options["outcome"])
-    if kind in ("codebook", "partitions"):
+    if kind in ("codebook", *_BY_CELLS):
         common["outcome"] = outcome
     elif outcome is not None:
         errors.refuse("fit", "--outcome", f"absent with --kind {kind}", options["outcome"])
-    if kind != "partitions" and options["signal"] is not None:
+    if kind not in _BY_CELLS and options["signal"] is not None:
         errors.refuse("fit", "--signal", f"absent with --kind {kind}", options["signal"])
     if kind == "codebook":
         from tacit.local.learned.codebook import Codebook
 
         wanted = ("people", "codewords", "features")
         return Codebook(**common, **{name: options[name] for name in wanted})
+    if kind == "collection":
+        from tacit.local.collection import Collection
+
+        _must_suit_collection(options)
+        return Collection(**common, people=options["people"])
     if kind == "partitions":
         from tacit.local.learned.partitions import Partitions
 
@@ -389,9 +321,24 @@ def _mechanism(kind: str, options: dict[str, Any]) -> Any:
     )
 
 
-def _no_label_among_features(table: Any, classes: tuple[Any, ...] | None, path: Path) -> None:
+def _must_suit_collection(options: dict[str, Any]) -> None:
+    """Refuse what a collection chooses itself, and reports without labels."""
+    for name in ("codewords", "features"):
+        if options[name] is not None:
+            remedy = "A collection chooses it. Pass --kind codebook to choose it yourself."
+            condition = "absent with --kind collection"
+            errors.refuse("fit", f"--{name}", condition, options[name], remedy)
+    if options["classes"] is None and options["outcome"] is None:
+        remedy = "For reports without labels pass --kind codebook."
+        errors.refuse("fit", "--classes", "given, or --outcome", None, remedy)
+    if options["people"] is None:
+        remedy = "A collection is chosen for a number of people."
+        errors.refuse("fit", "--people", "given", None, remedy)
+
+
+def _no_label_among_features(table: Any, classes: int | list[str] | None, path: Path) -> None:
     """Refuse a label among the in-house columns: it would become a feature, unnoticed."""
-    if not classes or isinstance(classes[0], int):
+    if not isinstance(classes, list):
         return
     for name in table.column_names:
         values = table.column(name).unique().to_pylist()

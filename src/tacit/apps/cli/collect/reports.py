@@ -176,50 +176,35 @@ def learn(
     for two classes in a table, and else a table of labels, or mean outcomes, by codeword.
     """
     from tacit.data import tables
-    from tacit.local.inference.moments_regressor import MomentsRegressor
-    from tacit.local.inference.proportions_classifier import ProportionsClassifier
-    from tacit.local.inference.student import StudentClassifier
+    from tacit.local.inference.default import model_for
     from tacit.local.reports import Reports
     from tacit.privacy import devices
 
     must_be_new(out)
     devices.resolve("learn", device, used=False)  # refused before anything is read
     read = [Reports.read(path) for path in reports]
-    outcome = getattr(read[0].mechanism, "outcome", None)
-    by_partitions = read[0].mechanism.kind == "partitions"
+    mechanism = read[0].mechanism
+    outcome = getattr(mechanism, "outcome", None)
+    by_partitions = mechanism.kind == "partitions"
     # Rounds of partitions have cells of their own; other files must be of one mechanism.
     released: Any = read if by_partitions else Reports.concatenate(read)
-    rule: dict[str, Any] = {}
-    if (classes := read[0].mechanism.classes) is not None:
-        rule = decision("learn", classes, priors, costs, threshold)
+    taught: dict[str, Any] = {"seed": seed, "device": device}
+    if (classes := mechanism.classes) is not None:
+        taught |= decision("learn", classes, priors, costs, threshold)
     if outcome is not None:
         _must_suit_outcomes(priors, costs, threshold, central_epsilon)
-    model: Any = _without_inhouse(read[0].mechanism, {"seed": seed, **rule}, device)
     if by_partitions:
         known = inhouse is not None or read[-1].mechanism.synthetic_ is not None
         _must_suit_partitions(known, central_epsilon, central_delta)
-        by_moments = outcome is not None
-        model = (
-            MomentsRegressor(seed=seed) if by_moments else ProportionsClassifier(seed=seed, **rule)
-        )
     if inhouse is not None:
         table, total = tables.sample(inhouse, rows, seed, read[0].schema)
         must_take_all("learn", total, rows, central_epsilon)
         table = tables.without_label(table, label, inhouse)
-        taught: dict[str, Any] = {"inhouse": table, "seed": seed, "inhouse_public": inhouse_public}
-        taught |= rule
-        central: dict[str, Any] = {
-            "central_epsilon": central_epsilon,
-            "central_delta": central_delta,
-        }
-        if outcome is not None:
-            model = MomentsRegressor(**taught)
-        elif by_partitions:
-            model = ProportionsClassifier(**taught)
-        else:
-            model = StudentClassifier(**taught, **central, device=device)
+        central = {"central_epsilon": central_epsilon, "central_delta": central_delta}
+        taught |= {"inhouse": table, "inhouse_public": inhouse_public, "central": central}
     elif central_epsilon is not None or central_delta is not None:
         errors.refuse("learn", "--inhouse", "given with --central-epsilon", None)
+    model = model_for(mechanism, **taught)
     with naming(inhouse or reports[0]), warnings_on_stderr():
         if not all(one.labelled for one in read):
             told = "labels" if outcome is None else "outcomes"
@@ -250,25 +235,6 @@ def _must_suit_outcomes(priors: Any, costs: Any, threshold: Any, central_epsilon
     for option, value in options.items():
         if value is not None:
             errors.refuse("learn", option, "absent for numeric outcomes", value)
-
-
-def _without_inhouse(mechanism: Any, settings: dict[str, Any], device: str) -> Any:
-    """Choose the model for a mechanism alone.
-
-    A student of the cells ranks people of two classes better than the table of labels does; for
-    more classes, and for linked codewords, it does not: see docs/collect.md.
-    """
-    from tacit.local.inference.noise_aware import NoiseAwareClassifier
-    from tacit.local.inference.noise_aware_regressor import NoiseAwareRegressor
-    from tacit.local.inference.student import StudentClassifier
-
-    if mechanism.outcome is not None:
-        return NoiseAwareRegressor()
-    quantizer = getattr(mechanism, "quantizer_", None)
-    compact = quantizer is not None and quantizer.codewords == len(quantizer.cells)
-    if compact and len(mechanism.classes or ()) == 2:
-        return StudentClassifier(**settings, device=device)
-    return NoiseAwareClassifier(**settings, device=device)
 
 
 def _must_suit_partitions(

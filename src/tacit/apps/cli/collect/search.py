@@ -253,14 +253,13 @@ def _name(settings: dict[str, Any]) -> str:
 def _inhouse_schema(
     path: Path, label: str, schema: Path | None, image: str | None, private: bool
 ) -> Any:
-    from tacit.data import schema as schemas
-    from tacit.data import tables
+    from tacit.data import schema_inference, tables
 
     if schema is not None:
         return read_schema(schema)
     table = _without(_whole(tables.batches(path)), label)
     with naming(path):
-        read = schemas.of_bytes if private else schemas.infer
+        read = schema_inference.of_bytes if private else schema_inference.infer
         return read(table, image_size(image), "search")
 
 
