@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tacit.apps.cli.campaign.participants import OwnerKey, Url, connected
+from tacit.apps.cli.campaign.serving import settings_of
 from tacit.apps.cli.console import print_values
 from tacit.apps.cli.files import must_be_new
 from tacit.apps.cli.groups import command
@@ -71,7 +72,8 @@ def _in_the_database(url: str, db: str, secret: Path | None, made: str) -> None:
     from tacit.apps.service.store import Store
 
     name = url if re.fullmatch(r"[A-Za-z0-9_-]{12}", url) else Address.of(url).campaign
-    store = Store.open(db, secret)
+    applied = settings_of(None, None, {"db": db, "secret": secret})
+    store = Store.open(applied.database, applied["secret"])
     try:
         store.replace_key(name, made)
     finally:

@@ -48,9 +48,6 @@ MaybeArtifact = Annotated[
         metavar="[ARTIFACT]",
     ),
 ]
-Database = Annotated[
-    str, typer.Option("--db", help="Database: sqlite:///FILE or postgresql://user@host/name.")
-]
 MaybeDatabase = Annotated[
     str | None,
     typer.Option(
@@ -255,7 +252,7 @@ def _serve(applied: Settings, mechanism: Any, settings: _CampaignSettings, as_js
 def create(
     artifact: Artifact,
     title: Title,
-    db: Database = "sqlite:///campaign.db",
+    db: MaybeDatabase = None,
     secret: SecretFile = None,
     purpose: Purpose = None,
     question: Question = None,
@@ -267,11 +264,13 @@ def create(
     minimum: Minimum = None,
     quota: Quota = None,
     listed: serving.Listed = None,
+    settings: serving.SettingsFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a campaign in a database without serving it; print the owner's key once."""
+    applied = serving.settings_of(settings, None, {"db": db, "secret": secret})
     mechanism = _mechanism(artifact)
-    settings = _CampaignSettings(
+    told = _CampaignSettings(
         title=title,
         purpose=purpose,
         question=question,
@@ -284,8 +283,8 @@ def create(
         quota=quota,
         listed=listed,
     )
-    with _opened(db, secret) as store:
-        campaign, key = _campaign(store, mechanism, settings)
+    with _opened(applied.database, applied["secret"]) as store:
+        campaign, key = _campaign(store, mechanism, told)
         if key is None:
             remedy = "The owner's key was shown when that campaign was created."
             errors.refuse("campaign create", "--title", "new for this mechanism", title, remedy)
