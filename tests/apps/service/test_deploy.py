@@ -274,6 +274,13 @@ def test_every_process_is_asked(compose: dict[str, Any]) -> None:
     assert (DEPLOY / "monitoring" / plain["rule_files"][0]).is_file()
 
 
+def test_the_operators_page_names_every_setting_and_metric(exported: str) -> None:
+    page = (ROOT / "docs" / "operating.md").read_text()
+    named = re.findall(r"^# TYPE (\S+)", exported, re.MULTILINE)
+    assert len(named) > 10
+    assert [name for name in (*KNOWN, *named) if f"`{name}`" not in page] == []
+
+
 # --- the whole -----------------------------------------------------------------------------------
 
 
