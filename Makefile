@@ -82,8 +82,8 @@ check: lint
 	$(BIN)/python -m pytest tests/test_docs.py
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff format --check src papers/src tests benchmarks
-	$(BIN)/ruff check src papers/src tests benchmarks
+	$(BIN)/ruff format --check src papers/src tests benchmarks deploy/prove
+	$(BIN)/ruff check src papers/src tests benchmarks deploy/prove
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

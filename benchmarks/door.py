@@ -1,18 +1,21 @@
 """Hostile and unlucky hours of the collection service: an honest report's time while they last.
 
-    python benchmarks/door.py [--seconds 8] [--only headers slow tokens disk database forgery]
+    python benchmarks/door.py [--rounds 5] [--only headers slow tokens disk database forgery]
 
 Starts real servers on loopback, sends honest reports at 25 per second, each over a connection of
-its own, and at the same time
+its own, in rounds: a while without an attack, a while with one of
 
 - `headers`: two addresses send headers without end, and one long header value;
 - `slow`: 600 requests are half sent by three addresses, to a server with 256 descriptors;
 - `tokens`: two addresses send batches of 1,000 tokens that nobody made.
 
-It prints the p99 of an honest report over its idle value, measured before and after, and the
-server's resident memory over that before. `disk` limits the size of the database's files and
-`database` stops PostgreSQL: both print readiness, liveness, log lines and counted 503s. `forgery`
-prints how often 5 % forged reports of three kinds are noticed among 1,000, and honest ones alone.
+It prints the p99 of an honest report over its idle value in the same round, as the median over
+rounds, and the server's largest resident memory over that before the first attack; the exit code
+is 1 if they are above 3 and 1.2. As root, servers and honest senders get a higher priority than
+other programs of the machine, whose work would otherwise be measured too. `disk` limits the size of
+the database's files and `database` stops PostgreSQL: both print readiness, liveness, log lines and
+counted 503s. `forgery` prints how often 5 % forged reports of three kinds are noticed among 1,000,
+and honest ones alone.
 
 Nothing but loopback is contacted, and everything ends by itself. The script uses nothing that
 earlier versions lack, so that it also measures them: set PYTHONPATH to their sources.
@@ -27,6 +30,7 @@ import os
 import resource
 import secrets
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -35,7 +39,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +50,9 @@ from service import Supply
 HONEST_RATE = 25
 HELD, DESCRIPTORS = 600, 256
 HEADER_BYTES = 48_000_000
+MOST_P99, MOST_MEMORY = 3.0, 1.2
+"""What a server must keep to under attack: an honest report's p99, and memory, over idle."""
+PRIORITY = -10
 _SERVE = """
 import resource, sys
 from pathlib import Path
@@ -209,7 +216,9 @@ def attacked(
     context = multiprocessing.get_context("fork")
 
     def one(number: int) -> None:
-        os.nice(10)  # senders elsewhere would not slow down this machine's honest ones
+        os.setpriority(
+            os.PRIO_PROCESS, 0, 10
+        )  # senders elsewhere would not slow down this machine's honest ones
         results.put(attack(port, until, number, supply))
 
     workers = [context.Process(target=one, args=(number,)) for number in range(senders)]
@@ -223,33 +232,61 @@ def attacked(
 
 
 def under(
-    attack: Callable[..., int], senders: int, seconds: float, folder: Path, descriptors: int = 0
+    attack: Callable[..., int],
+    senders: int,
+    folder: Path,
+    *,
+    rounds: int,
+    seconds: float,
+    descriptors: int = 0,
 ) -> dict[str, Any]:
-    """Measure honest reports before and during an attack, on a server of its own."""
+    """Measure honest reports in rounds without and with an attack, on a server of its own."""
     url, secret = f"sqlite:///{folder / attack.__name__}.db", folder / attack.__name__
-    supply = Supply.prepare(url, secret, int(HONEST_RATE * (3 * seconds + 20)))
+    supply = Supply.prepare(url, secret, int(HONEST_RATE * (2 * seconds * rounds + 20)))
     server = Server(url, secret, folder, descriptors=descriptors)
+    idle: list[tuple[list[float], int]] = []
+    during: list[tuple[list[float], int]] = []
     try:
-        honest(server.port, supply, 2)  # a warm-up
-        before, failed = honest(server.port, supply, seconds)
-        memory = server.memory()
-        with attacked(attack, senders, server.port, seconds + 4, supply) as said:
-            time.sleep(2)
-            during = quantiles(*honest(server.port, supply, seconds))
+        honest(server.port, supply, 4)  # a warm-up
+        memory, said = server.memory(), []
+        for _ in range(rounds):
+            idle.append(honest(server.port, supply, seconds))
+            with attacked(attack, senders, server.port, seconds + 2, supply) as counts:
+                time.sleep(1)
+                during.append(honest(server.port, supply, seconds))
+            said.append(counts)
+            time.sleep(1)
         largest = server.memory()
-        after, missed = honest(server.port, supply, seconds)
-        idle = quantiles(before + after, failed + missed)
         return {
-            "idle": idle,
-            "during": during,
-            "p99_over_idle": round(during["p99_ms"] / idle["p99_ms"], 2),
-            "memory_over_idle": round(largest / memory, 2),
+            "idle": pooled(idle),
+            "during": pooled(during),
+            **ratios(idle, during, largest / memory),
             "memory_mb": round(largest),
-            "attack": said,
+            "attack": said[-1],
             "log_lines": len(server.log.read_text().splitlines()),
         }
     finally:
         server.stop()
+
+
+def pooled(parts: list[tuple[list[float], int]]) -> dict[str, Any]:
+    """Summarize the times of all rounds together."""
+    return quantiles([one for took, _ in parts for one in took], sum(failed for _, failed in parts))
+
+
+def ratios(idle: list[Any], during: list[Any], memory: float) -> dict[str, Any]:
+    """Compare each attack with the idle time before it."""
+    each = [
+        quantiles(*late)["p99_ms"] / quantiles(*early)["p99_ms"]
+        for early, late in zip(idle, during, strict=True)
+    ]
+    ratio = statistics.median(each)
+    return {
+        "p99_over_idle": round(ratio, 2),
+        "p99_over_idle_by_round": [round(one, 2) for one in each],
+        "memory_over_idle": round(memory, 2),
+        "kept": ratio <= MOST_P99 and memory <= MOST_MEMORY,
+    }
 
 
 # --- failures that must be seen -----------------------------------------------------------------
@@ -350,25 +387,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     kinds = ("headers", "slow", "tokens", "disk", "database", "forgery")
     parser.add_argument("--only", nargs="+", choices=kinds, default=kinds)
+    parser.add_argument("--rounds", type=int, default=5, help="without and with each attack")
     parser.add_argument("--seconds", type=float, default=8, help="of honest reports, each time")
     parser.add_argument("--runs", type=int, default=100, help="of each kind of forgery")
     args = parser.parse_args()
-    threading.Timer(540, os._exit, (1,)).start()  # whatever happens
+    threading.Timer(1200, os._exit, (1,)).start()  # whatever happens
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
     with tempfile.TemporaryDirectory() as name:
-        folder, seconds = Path(name), args.seconds
+        folder, kept = Path(name), True
+        often: Any = {"rounds": args.rounds, "seconds": args.seconds}
         work: dict[str, Callable[[], Any]] = {
-            "headers": lambda: under(endless_headers, 2, seconds, folder),
-            "slow": lambda: under(half_sent, 3, max(seconds, 12), folder, DESCRIPTORS),
-            "tokens": lambda: under(unknown_tokens, 2, seconds, folder),
+            "headers": lambda: under(endless_headers, 2, folder, **often),
+            "slow": lambda: under(half_sent, 3, folder, **often, descriptors=DESCRIPTORS),
+            "tokens": lambda: under(unknown_tokens, 2, folder, **often),
             "disk": lambda: full_disk(folder),
             "database": lambda: stopped_database(folder),
             "forgery": lambda: forgeries(args.runs),
         }
         for kind in args.only:
-            print(json.dumps({kind: work[kind]()}), flush=True)
-    os._exit(0)
+            found = work[kind]()
+            kept = kept and (not isinstance(found, dict) or found.get("kept", True))
+            print(json.dumps({kind: found}), flush=True)
+    os._exit(0 if kept else 1)
 
 
 if __name__ == "__main__":

@@ -177,8 +177,8 @@ def test_people_were_told_something_else(run: Run, serve: Any, refuse: Refuse) -
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        (("--port", 0), "--port must be an integer from 1"),
-        (("--rate", 0), "--rate must be above 0"),
+        (("--port", 0), "port from --port must be a whole number from 1 to 65535, got 0"),
+        (("--rate", 0), "limits.rate from --rate must be a number above 0"),
         (("--tls-cert", "missing.pem"), "an existing file"),
         (("--opens", "soon"), "--opens must be a time"),
         (("--opens", "2026-12-01T08:00"), "with a zone"),

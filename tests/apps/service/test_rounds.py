@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sqlite3
 from collections.abc import Callable
@@ -158,6 +159,65 @@ def test_a_crowd_in_rounds_teaches_a_model_that_people_vote_on(
     assert 0 < found["shift"] <= 1
     assert found["codewords"] == []
     assert found["poisoning"][0]["class_share"] > found["poisoning"][0]["lying"]
+
+
+@pytest.mark.heavy
+def test_a_crowd_in_rounds_on_synthetic_rows(
+    make: Make, table: datasets.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rounds and model come from the mechanism and reports: no in-house row is read again."""
+    split = table.collection(crowd.SPLIT_SEED)
+    made = Partitions(
+        epsilon=4, people=400, classes=2, unit="person", central_epsilon=5, central_delta=1e-5
+    )
+    campaign = make(made.fit(table.take(split.inhouse), schema=table.schema))
+    asked: list[Any] = []
+    take = datasets.Dataset.take
+    monkeypatch.setattr(
+        datasets.Dataset, "take", lambda self, rows: (asked.append(rows), take(self, rows))[1]
+    )
+    with campaign.client(key=campaign.key) as owner:
+        outcome = crowd.run(owner, table, 400, rounds=2)
+        assert (outcome.stored, outcome.refused) == (400, {})
+        assert owner.describe()["round"] == 2
+        assert owner.mechanism().synthetic_ is not None
+        assert owner.learn()["reports"] == 400
+        answers = owner.model().predict(take(table, split.test))
+        assert set(answers.tolist()) <= {0, 1}
+        assert crowd.run(owner, table, 80, vote=True).stored == 80
+        assert owner.results()["accuracy"]["voters"] == 80
+    assert not set(np.concatenate(asked).tolist()) & set(split.inhouse.tolist())
+
+
+def test_a_crowd_sends_the_labels_of_the_mechanism(table: datasets.Dataset) -> None:
+    """By value, by how they are written, by code, or not at all."""
+    words = np.asarray(table.classes)[table.labels]
+    for classes in (("no", "yes"), ("yes", "no"), ("yes", "perhaps", "no")):
+        assert np.array_equal(crowd.labels_for(table, classes), words)
+    assert np.array_equal(crowd.labels_for(table, (0, 1)), table.labels)
+    numbers = dataclasses.replace(table, classes=(2, 1))
+    assert np.array_equal(crowd.labels_for(numbers, (1, 2)), 2 - table.labels)
+    assert set(crowd.labels_for(numbers, ("1", "2")).tolist()) == {"1", "2"}
+    for classes in (("No", "Yes"), (0, 1, 2), (1, 2), ("yes", "perhaps")):
+        with pytest.raises(errors.InvalidParameter, match=r"classes must be those of rows\.csv"):
+            crowd.labels_for(table, classes)
+
+
+def test_a_crowd_of_a_mechanism_with_a_number_of_classes(
+    make: Make, table: datasets.Dataset
+) -> None:
+    split = table.collection(crowd.SPLIT_SEED)
+    made = Codebook(epsilon=8, people=300, classes=2, unit="person")
+    made.fit(table.take(split.inhouse), schema=table.schema, inhouse_public=True)
+    campaign = make(made)
+    with campaign.client(key=campaign.key) as owner:
+        assert crowd.run(owner, table, 300).stored == 300
+        # Both intervals miss in one of 50,000 runs.
+        found = {one["class"]: one for one in owner.results(0.99999)["classes"]}
+    people = np.bincount(table.labels[split.people[:300]]) / 300
+    for code in (0, 1):
+        low, high = found[code]["interval"]
+        assert low <= people[code] <= high
 
 
 def test_a_report_is_a_few_bytes_and_comes_back(campaign: Campaign, first: Partitions) -> None:

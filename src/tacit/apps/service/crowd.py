@@ -87,7 +87,7 @@ def run(
         Number of rounds that the people report in, beginning with the one that is open.
     inhouse_public : bool
         State that the split's in-house rows, from which cells of later rounds are computed, are
-        public.
+        public. Partitions with a central guarantee need neither: they have synthetic rows.
     advance : callable, optional
         Called with the number of further answers that were sent.
     """
@@ -100,7 +100,8 @@ def run(
     outcomes: list[str | ServiceError] = []
     for index, part in enumerate(np.array_split(np.arange(people), rounds)):
         if index:
-            client.next_round(dataset.take(split.inhouse), inhouse_public=inhouse_public)
+            inhouse = None if _has_synthetic_rows(client) else dataset.take(split.inhouse)
+            client.next_round(inhouse, inhouse_public=inhouse_public)
         for start in range(0, len(part), _DRAWN_AT_ONCE):
             chosen = part[start : start + _DRAWN_AT_ONCE]
             outcomes += send(np.take(pool, chosen, mode="wrap"), advance)
@@ -174,7 +175,8 @@ class _Sender:
 
     def __call__(self, chosen: Any, advance: Advance) -> list[str | ServiceError]:
         rows = self.dataset.take(chosen)
-        labels = np.asarray(self.dataset.classes)[self.dataset.labels[chosen]]
+        classes = self.client.mechanism().classes
+        labels = None if classes is None else labels_for(self.dataset, classes)[chosen]
         one: Callable[..., str]
         many: Callable[..., list[str | ServiceError]]
         if self.vote:
@@ -188,6 +190,37 @@ class _Sender:
             drawn = as_json(self.client.draw(rows, labels if labelled else None))
             one, many = self.client.send, self.client.send_batch
         return _Posted(self.client, self.size)(drawn, one, many, advance)
+
+
+def labels_for(dataset: Dataset, classes: Sequence[Any]) -> Any:
+    """Return the label of each row as a campaign with these classes takes it.
+
+    Classes are matched by value, then by how they are written (1 and "1"). A mechanism whose
+    classes were declared as a number takes the codes. Anything else is refused: a guess could swap
+    two labels.
+    """
+    own, written = dataset.classes, {str(value): value for value in classes}
+    if set(own) <= set(classes):
+        values = list(own)
+    elif {str(value) for value in own} <= set(written):
+        values = [written[str(value)] for value in own]
+    elif list(classes) == list(range(len(own))):
+        values = list(classes)
+    else:
+        remedy = "Declare the data set's classes when the mechanism is made."
+        condition = f"those of {dataset.name}: {_few(own)}"
+        errors.refuse("crowd", "the mechanism's classes", condition, _few(classes), remedy)
+    return np.asarray(values)[dataset.labels]
+
+
+def _few(classes: Sequence[Any]) -> str:
+    shown = ", ".join(map(str, classes[:3]))
+    return shown if len(classes) <= 3 else f"{shown}, … ({len(classes)} in all)"
+
+
+def _has_synthetic_rows(client: Client) -> bool:
+    """Whether cells of the next round can be computed without in-house rows."""
+    return getattr(client.mechanism(), "synthetic_", None) is not None
 
 
 def _alone(send: Callable[[str, Any], str], token: str, drawn: Any) -> str | ServiceError:

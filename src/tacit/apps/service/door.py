@@ -90,6 +90,8 @@ class Door:
         self._by_address: dict[str, dict[Link, None]] = {}
         self._sweeping = False
         self._log = Rarely()
+        metrics.gauge("tacit_connections", lambda: len(self._links))
+        metrics.gauge("tacit_connections_limit", lambda: self.most)
 
     @property
     def loop(self) -> Literal["asyncio", "auto"]:

@@ -1,11 +1,24 @@
-"""Counters and histograms in Prometheus' text format, which takes a few lines to write."""
+"""Counters, histograms and gauges in Prometheus' text format, which takes a few lines to write.
+
+They are of one process. Where several serve one database, Prometheus asks each of them and tells
+them apart by `instance`.
+"""
 
 from __future__ import annotations
 
+import math
+import os
+import resource
+import time
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from itertools import accumulate
+from pathlib import Path
 from threading import Lock
+
+from tacit import __version__
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = "tacit_request_seconds"
@@ -18,6 +31,18 @@ _HELP = {
     "tacit_refused_total": "Requests and answers of batches that were refused, by reason.",
     "tacit_door_refused_total": "Connections that were closed before a request, by reason.",
 }
+_GAUGES = {
+    "tacit_build_info": "1, with the version of Tacit.",
+    "tacit_connections": "Connections that are open.",
+    "tacit_connections_limit": "Connections beyond which the longest waiting one is closed.",
+    "tacit_ready": "1 if the database stores what is written, else 0.",
+    "process_start_time_seconds": "When the process started, in seconds since 1970.",
+    "process_cpu_seconds_total": "Processor time that the process has used, in seconds.",
+    "process_resident_memory_bytes": "Memory that the process holds.",
+    "process_open_fds": "Descriptors that the process has open.",
+    "process_max_fds": "Descriptors that the process may have open.",
+}
+_STARTED = time.time()
 Labels = tuple[tuple[str, str], ...]
 
 
@@ -28,7 +53,12 @@ class Metrics:
         self._counts: Counter[tuple[str, Labels]] = Counter()
         self._buckets: dict[str, list[int]] = {}
         self._sums: Counter[str] = Counter()
+        self._gauges: dict[str, Callable[[], float]] = {}
         self._lock = Lock()
+
+    def gauge(self, name: str, read: Callable[[], float]) -> None:
+        """Read a gauge whenever the metrics are asked for."""
+        self._gauges[name] = read
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
         """Increase a counter."""
@@ -42,9 +72,9 @@ class Metrics:
             buckets[bisect_left(BOUNDS, seconds)] += 1
             self._sums[route] += seconds  # type: ignore[assignment]
 
-    def text(self) -> str:
-        """Return everything as text."""
-        lines = []
+    def text(self, ready: bool | None = None) -> str:
+        """Return everything as text; `ready` says whether the database stores what is written."""
+        lines = self._now(ready)
         with self._lock:
             counts = sorted(self._counts.items())
             times = [(route, list(row), self._sums[route]) for route, row in self._buckets.items()]
@@ -60,6 +90,35 @@ class Metrics:
         for route, buckets, total in sorted(times):
             lines += _histogram(route, buckets, total)
         return "\n".join(lines) + "\n"
+
+    def _now(self, ready: bool | None) -> list[str]:
+        values = {name: read() for name, read in self._gauges.items()} | _of_process()
+        if ready is not None:
+            values["tacit_ready"] = float(ready)
+        lines = []
+        for name in sorted(values):
+            kind = "counter" if name.endswith("_total") else "gauge"
+            lines += [f"# HELP {name} {_GAUGES[name]}", f"# TYPE {name} {kind}"]
+            labels = (("version", __version__),) if name == "tacit_build_info" else ()
+            lines.append(f"{name}{_braces(labels)} {values[name]:.17g}")
+        return lines
+
+
+def _of_process() -> dict[str, float]:
+    """Measure this process, under the names that Prometheus' own clients use."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    found = {
+        "tacit_build_info": 1.0,
+        "process_start_time_seconds": _STARTED,
+        "process_cpu_seconds_total": used.ru_utime + used.ru_stime,
+        "process_max_fds": math.inf if most == resource.RLIM_INFINITY else float(most),
+    }
+    with suppress(OSError):  # another system than Linux has no such files
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        found["process_resident_memory_bytes"] = float(pages * os.sysconf("SC_PAGE_SIZE"))
+        found["process_open_fds"] = float(len(os.listdir("/proc/self/fd")))
+    return found
 
 
 def _histogram(route: str, buckets: list[int], total: float) -> list[str]:

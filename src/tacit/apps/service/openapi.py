@@ -61,6 +61,7 @@ def bodies(most: int, most_invited: int) -> dict[str, dict[str, Any]]:
         "votes": _object(model=_SHA256, votes=_many(vote, most)),
         "withdrawal": _object(receipt=_TOKEN),
         "invitations": _object(count=count),
+        "key": _object(key={"type": "string", "pattern": "^[A-Za-z0-9_-]{32}$"}),
     }
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from threading import Lock
+
+from starlette.concurrency import run_in_threadpool
 
 from tacit.apps.service.inbox import Inbox
 from tacit.apps.service.problems import Problem
@@ -11,6 +14,9 @@ from tacit.apps.service.store import Store
 
 OLDEST = 0.2
 """Seconds for which an outcome is repeated, so that asking costs the database next to nothing."""
+
+PATIENCE = 2.0
+"""Seconds that metrics wait for an outcome: they must be there when the database is not."""
 
 
 class Readiness:
@@ -25,6 +31,25 @@ class Readiness:
         self._lock = Lock()
         self._when = -OLDEST
         self._problem: Problem | None = None
+        self._asking: asyncio.Task[bool] | None = None
+
+    async def soon(self) -> bool:
+        """Whether the server is ready; not ready if that is not known within `PATIENCE`.
+
+        However often it is called, one check at a time is made for it.
+        """
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(run_in_threadpool(self._succeeds))
+        await asyncio.wait({self._asking}, timeout=PATIENCE)
+        done = self._asking.done() and self._asking.exception() is None
+        return done and self._asking.result()
+
+    def _succeeds(self) -> bool:
+        try:
+            self.check()
+        except Problem:
+            return False
+        return True
 
     def check(self) -> None:
         """Raise the problem if nothing can be written now."""

@@ -21,7 +21,7 @@ from starlette.responses import (
     Response,
 )
 
-from tacit.apps.service import device, openapi, tables
+from tacit.apps.service import device, openapi, tables, tokens
 from tacit.apps.service.handling import Service
 from tacit.apps.service.metrics import MEDIA_TYPE as METRICS_TYPE
 from tacit.apps.service.problems import Problem
@@ -37,6 +37,7 @@ _BODIES = openapi.bodies(MOST_ITEMS, MOST_INVITED)
 
 
 CAMPAIGN = "/v1/campaigns/{name}"
+_UNLISTED = "This server lists no campaign. If you were invited, open the link in your invitation."
 Endpoint = Callable[[str, Request], Awaitable[Response]]
 
 
@@ -75,8 +76,9 @@ def public(router: APIRouter, service: Service) -> None:
 
     @router.get("/v1/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
-        """Return counters in Prometheus' text format."""
-        return Response(service.metrics.text(), media_type=METRICS_TYPE)
+        """Return counters and gauges of this process in Prometheus' text format."""
+        ready = await service.readiness.soon()
+        return Response(service.metrics.text(ready), media_type=METRICS_TYPE)
 
     @router.post("/v1/empty", status_code=204)
     async def empty() -> Response:
@@ -227,6 +229,19 @@ def owners(router: APIRouter, service: Service) -> None:
             raise Problem("not-json", f"count must be a whole number from 1 to {MOST_INVITED}.")
         return JSONResponse({"tokens": await run(store.invite, name, count)}, 201)
 
+    new_key = openapi.body(_BODIES["key"])
+
+    @router.post(CAMPAIGN + "/key", openapi_extra=new_key)
+    async def replace_key(name: str, request: Request) -> Any:
+        """Replace the owner's key; the one that was sent with this request ends at once."""
+        before = bearer(request, "unknown-key")
+        await run(own, name, request)
+        key = (await body(request, "key"))["key"]
+        if type(key) is not str or not tokens.KEY.fullmatch(key):
+            raise Problem("not-json", "key must have the form of the keys that servers make.")
+        await run(store.replace_key, name, key, before)
+        return JSONResponse({"replaced": True})
+
     @router.post(CAMPAIGN + "/close")
     def close(name: str, request: Request) -> dict[str, Any]:
         """Close the campaign for good: it takes no further answers."""
@@ -289,16 +304,17 @@ def pages(router: APIRouter, service: Service) -> None:
 
     @router.get("/", include_in_schema=False)
     def front() -> Response:
-        """Redirect to the only campaign, or list the campaigns."""
-        campaigns = store.campaigns()
-        if len(campaigns) == 1:
-            return RedirectResponse(f"/c/{campaigns[0].id}")
-        items = [f'<li><a href="/c/{one.id}">{escape(one.title)}</a></li>' for one in campaigns]
+        """Redirect to the only listed campaign, or list these; no other is named."""
+        listed = store.listed()
+        if len(listed) == 1:
+            return RedirectResponse(f"/c/{listed[0][0]}")
+        items = [f'<li><a href="/c/{name}">{escape(title)}</a></li>' for name, title in listed]
+        shown = f"<ul>{''.join(items)}</ul>" if items else f"<p>{_UNLISTED}</p>"
         return HTMLResponse(
             '<!doctype html><html lang="en"><meta charset="utf-8"><title>Campaigns</title>'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
             '<link rel="stylesheet" href="/static/style.css">'
-            f"<main><h1>Campaigns</h1><ul>{''.join(items)}</ul></main></html>"
+            f"<main><h1>Campaigns</h1>{shown}</main></html>"
         )
 
     @router.get("/c/{name}", include_in_schema=False)

@@ -15,6 +15,9 @@ from tacit.apps.service.door import DoorLimits
 from tacit.apps.service.store import Store
 from tacit.privacy import errors
 
+GRACE = 10
+"""Seconds in which requests that are being answered when the server is stopped may end."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Listener:
@@ -88,6 +91,7 @@ def serve(
     limits: Limits | None = None,
     cors: str | None = None,
     at_door: DoorLimits | None = None,
+    shutdown_seconds: int = GRACE,
 ) -> None:
     """Answer requests until stopped.
 
@@ -101,6 +105,8 @@ def serve(
         See `make_app`.
     at_door : DoorLimits, optional
         Limits on connections and incomplete requests.
+    shutdown_seconds : int
+        Seconds in which requests may end when the server is stopped.
     """
     import uvicorn
 
@@ -130,5 +136,5 @@ def serve(
         server_header=False,
         proxy_headers=listener.trusted_proxies is not None,
         forwarded_allow_ips=listener.proxies,
-        timeout_graceful_shutdown=10,
+        timeout_graceful_shutdown=shutdown_seconds,
     )

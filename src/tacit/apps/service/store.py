@@ -96,7 +96,11 @@ class Store:
     # --- campaigns -----------------------------------------------------------------------------
 
     def create(self, mechanism: Any, **settings: Any) -> tuple[Campaign, str]:
-        """Create a campaign; return it with the owner's key, which is not stored."""
+        """Create a campaign; return it with the owner's key, which is not stored.
+
+        With `listed=True`, the server's front page shows it.
+        """
+        listed = settings.pop("listed", False)
         settings.setdefault("labelled", mechanism.classes is not None)
         made = Campaign(id=secrets.token_urlsafe(9), mechanism=mechanism, **settings)
         key = tokens.new()
@@ -113,6 +117,7 @@ class Store:
             "minimum": made.minimum,
             "quota": made.quota,
             "owner": self.secret.owner(made.id, key),
+            "listed": listed,
         }
         with named_errors(), self.engine.begin() as connection:
             connection.execute(tables.campaigns.insert(), values)
@@ -124,6 +129,18 @@ class Store:
         with named_errors(), self.engine.connect() as connection:
             names = connection.execute(sql.select(tables.campaigns.c.id)).scalars().all()
         return [self.campaign(name) for name in sorted(names)]
+
+    def listed(self) -> list[tuple[str, str]]:
+        """Return id and title of the campaigns that the front page shows."""
+        c = tables.campaigns.c
+        query = sql.select(c.id, c.title).where(c.listed, sql.not_(c.draft)).order_by(c.number)
+        with named_errors(), self.engine.connect() as connection:
+            return [(name, title) for name, title in connection.execute(query)]
+
+    def show(self, name: str, listed: bool) -> None:
+        """Show a campaign on the front page, or no longer."""
+        self._row(name, tables.campaigns.c.id)
+        self._set(name, listed=listed)
 
     def campaign(self, name: str, number: int = 1) -> Campaign:
         """Return a campaign by its id, with the mechanism of a round, which is checked once."""
@@ -253,6 +270,25 @@ class Store:
         kept = bytes(self._row(name, tables.campaigns.c.owner).owner)
         if not hmac.compare_digest(kept, self.secret.owner(name, key)):
             raise Problem("unknown-key")
+
+    def replace_key(self, name: str, key: str, before: str | None = None) -> None:
+        """Give a campaign this owner's key; the one before is refused from then on.
+
+        Whoever asks over the network states the key `before`; of two who do so at once, one is
+        refused. Without it, this is for whoever has the database.
+        """
+        if not tokens.KEY.fullmatch(key):
+            errors.refuse("rotate-key", "key", "one that rotate-key made", "another")
+        c, kept = tables.campaigns.c, self.secret.owner(name, key)
+        self._row(name, c.id)
+        where = [c.id == name]
+        if before is not None:
+            self.must_own(name, before)
+            where.append(c.owner == self.secret.owner(name, before))
+        update = tables.campaigns.update().where(*where).values(owner=kept)
+        with named_errors(), self.engine.begin() as connection:
+            if connection.execute(update).rowcount != 1:
+                raise Problem("unknown-key")
 
     def end(self, name: str) -> None:
         """Close a campaign for good, and rewrite an SQLite file without the order of arrival."""

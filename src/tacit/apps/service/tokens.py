@@ -26,6 +26,8 @@ _TOKEN_BYTES, _MARK_BYTES, _SECRET_BYTES = 24, 9, 32
 _UNMARKED = 4 * _TOKEN_BYTES // 3
 """Characters of a token without a mark, as earlier versions made them."""
 _RECEIPT = re.compile(f"[rv][0-9a-f]{{{4 * ROW_BYTES}}}")
+KEY = re.compile(f"[A-Za-z0-9_-]{{{_UNMARKED}}}")
+"""What `new` makes, which keys must look like: a short one could be guessed."""
 LONGEST = 128
 """Largest number of characters in a token, key or receipt; longer ones are refused unread."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.apps.cli.campaign import learning
+from tacit.apps.cli.campaign import keys, learning, serving
 from tacit.apps.cli.campaign.participants import OwnerKey, Url, connected
 from tacit.apps.cli.campaign.surveys import print_answers, write_certificates
 from tacit.apps.cli.console import (
@@ -31,6 +31,7 @@ from tacit.privacy import errors, files
 
 if TYPE_CHECKING:
     from tacit.apps.service.campaign import Campaign
+    from tacit.apps.service.settings import Settings
     from tacit.apps.service.store import Store
 
 Artifact = Annotated[
@@ -40,8 +41,20 @@ Artifact = Annotated[
         metavar="ARTIFACT",
     ),
 ]
-Database = Annotated[
-    str, typer.Option("--db", help="Database: sqlite:///FILE or postgresql://user@host/name.")
+MaybeArtifact = Annotated[
+    Path | None,
+    typer.Argument(
+        help="Mechanism (a directory that tacit collect fit or export wrote), or survey (JSON).",
+        metavar="[ARTIFACT]",
+    ),
+]
+MaybeDatabase = Annotated[
+    str | None,
+    typer.Option(
+        "--db",
+        help="Database: sqlite:///FILE or postgresql://user@host/name.",
+        show_default="sqlite:///campaign.db",
+    ),
 ]
 SecretFile = Annotated[
     Path | None,
@@ -51,6 +64,9 @@ SecretFile = Annotated[
     ),
 ]
 Title = Annotated[str, typer.Option(help="Title of the campaign, which people read first.")]
+MaybeTitle = Annotated[
+    str | None, typer.Option("--title", help="Title of the campaign, which people read first.")
+]
 Purpose = Annotated[str | None, typer.Option(help="Who asks, and what for, in a sentence or two.")]
 Question = Annotated[
     str | None, typer.Option(help="Question that the label answers: 'Do you smoke?'")
@@ -105,6 +121,7 @@ class _CampaignSettings:
     closes: str | None
     minimum: int | None
     quota: int | None
+    listed: bool | None
 
     def given(self) -> dict[str, Any]:
         """Return the settings that were given, except the title, as a campaign takes them."""
@@ -118,6 +135,7 @@ class _CampaignSettings:
             "closes": _moment("closes", self.closes),
             "minimum": self.minimum,
             "quota": self.quota,
+            "listed": self.listed,
         }
         return {name: value for name, value in values.items() if value is not None}
 
@@ -141,12 +159,13 @@ def register(app: typer.Typer) -> None:
     command(app, panel, f"tacit campaign results {url}")(results)
     command(app, panel, f"tacit campaign reports {url} --out reports.parquet")(reports)
     command(app, panel, f"tacit campaign close {url}")(close)
+    keys.register(app, panel, url)
 
 
 def serve(
-    artifact: Artifact,
-    title: Title,
-    db: Database = "sqlite:///campaign.db",
+    artifact: MaybeArtifact = None,
+    title: MaybeTitle = None,
+    db: MaybeDatabase = None,
     secret: SecretFile = None,
     purpose: Purpose = None,
     question: Question = None,
@@ -157,39 +176,40 @@ def serve(
     closes: Closes = None,
     minimum: Minimum = None,
     quota: Quota = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
-    tls_cert: Annotated[Path | None, typer.Option(help="PEM certificate, with --tls-key.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="PEM key, with --tls-cert.")] = None,
-    trusted_proxies: Annotated[
-        str | None,
-        typer.Option(help="Proxies that may state the client's address: 127.0.0.1."),
-    ] = None,
-    cors: Annotated[
-        str | None, typer.Option(help="One other origin whose pages may send requests.")
-    ] = None,
-    rate: Annotated[float, typer.Option(help="Requests per second from one address.")] = 50.0,
+    listed: serving.Listed = None,
+    settings: serving.SettingsFile = None,
+    overrides: serving.Overrides = None,
+    print_settings: serving.PrintSettings = False,
+    host: serving.Host = None,
+    port: serving.Port = None,
+    tls_cert: serving.Certificate = None,
+    tls_key: serving.PrivateKey = None,
+    trusted_proxies: serving.Proxies = None,
+    cors: serving.Cors = None,
+    rate: serving.Rate = None,
     as_json: AsJson = False,
 ) -> None:
-    """Serve a campaign, its pages and its HTTP interface, until Ctrl-C.
+    """Serve campaigns, their pages and their HTTP interface, until Ctrl-C or SIGTERM.
 
-    If the database already has a campaign with this mechanism and title, it is continued.
+    With ARTIFACT and --title, the campaign of that mechanism and title is created if the database
+    does not have it. Without, the campaigns that the database has are served.
     """
-    from tacit.apps.service import server
-    from tacit.apps.service.app import Limits
-
-    must_exist(tls_cert, tls_key)
-    listener = server.Listener(
-        host=host,
-        port=errors.whole("serve", "--port", port, least=1, most=65535),
-        tls_cert=tls_cert,
-        tls_key=tls_key,
-        trusted_proxies=trusted_proxies,
-    )
-    limit = float(errors.positive("serve", "--rate", rate))
-    mechanism = _mechanism(artifact)
-    settings = _CampaignSettings(
-        title=title,
+    options = {
+        "db": db,
+        "secret": secret,
+        "host": host,
+        "port": port,
+        "tls_cert": tls_cert,
+        "tls_key": tls_key,
+        "trusted_proxies": trusted_proxies,
+        "cors": cors,
+        "limits.rate": rate,
+    }
+    applied = serving.settings_of(settings, overrides, options)
+    if print_settings:
+        return serving.print_settings(applied, as_json)
+    campaign = _CampaignSettings(
+        title=title or "",
         purpose=purpose,
         question=question,
         unlabelled=unlabelled,
@@ -199,20 +219,40 @@ def serve(
         closes=closes,
         minimum=minimum,
         quota=quota,
+        listed=listed,
     )
+    serving.must_fit(artifact, title, campaign.given())
+    _serve(applied, None if artifact is None else _mechanism(artifact), campaign, as_json)
+
+
+def _serve(applied: Settings, mechanism: Any, settings: _CampaignSettings, as_json: bool) -> None:
+    from tacit.apps.service import server
+
+    must_exist(applied["tls_cert"], applied["tls_key"])
+    listener = applied.listener
     listener.must_be_free()
     if listener.in_the_clear:
         print(_NO_TLS, file=sys.stderr)
-    with _ended_gently(), _opened(db, secret) as store:
-        campaign, key = _campaign(store, mechanism, settings)
-        _print_campaign(campaign, key, listener.url, as_json)
-        server.serve(store, listener, limits=Limits(rate=limit, burst=4 * limit), cors=cors)
+    with _ended_gently(), _opened(applied.database, applied["secret"]) as store:
+        if mechanism is None:
+            serving.print_served(store, listener.url, as_json)
+        else:
+            campaign, key = _campaign(store, mechanism, settings)
+            _print_campaign(campaign, key, listener.url, as_json)
+        server.serve(
+            store,
+            listener,
+            limits=applied.limits,
+            cors=applied["cors"],
+            at_door=applied.at_door,
+            shutdown_seconds=applied["shutdown_seconds"],
+        )
 
 
 def create(
     artifact: Artifact,
     title: Title,
-    db: Database = "sqlite:///campaign.db",
+    db: MaybeDatabase = None,
     secret: SecretFile = None,
     purpose: Purpose = None,
     question: Question = None,
@@ -223,11 +263,14 @@ def create(
     closes: Closes = None,
     minimum: Minimum = None,
     quota: Quota = None,
+    listed: serving.Listed = None,
+    settings: serving.SettingsFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a campaign in a database without serving it; print the owner's key once."""
+    applied = serving.settings_of(settings, None, {"db": db, "secret": secret})
     mechanism = _mechanism(artifact)
-    settings = _CampaignSettings(
+    told = _CampaignSettings(
         title=title,
         purpose=purpose,
         question=question,
@@ -238,9 +281,10 @@ def create(
         closes=closes,
         minimum=minimum,
         quota=quota,
+        listed=listed,
     )
-    with _opened(db, secret) as store:
-        campaign, key = _campaign(store, mechanism, settings)
+    with _opened(applied.database, applied["secret"]) as store:
+        campaign, key = _campaign(store, mechanism, told)
         if key is None:
             remedy = "The owner's key was shown when that campaign was created."
             errors.refuse("campaign create", "--title", "new for this mechanism", title, remedy)
@@ -358,6 +402,8 @@ def _campaign(
     fingerprint = artifact.fingerprint(mechanism)
     for known in store.campaigns():
         if (known.fingerprint, known.title) == (fingerprint, settings.title):
+            if (listed := given.pop("listed", None)) is not None:
+                store.show(known.id, listed)
             _must_be_the_same(known, given)
             return store.current(known.id), None
     defaults = {"purpose": _DEFAULT_PURPOSE, "labelled": mechanism.classes is not None}
