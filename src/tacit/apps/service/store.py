@@ -6,6 +6,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
@@ -123,10 +124,17 @@ class Store:
         return made, key
 
     def campaigns(self) -> list[Campaign]:
-        """Return all campaigns, with the mechanisms of their first rounds."""
+        """Return all campaigns, with the mechanisms of their first rounds.
+
+        Those with a mechanism of an earlier version, which cannot be read any more, are left out.
+        """
         with named_errors(), self.engine.connect() as connection:
             names = connection.execute(sql.select(tables.campaigns.c.id)).scalars().all()
-        return [self.campaign(name) for name in sorted(names)]
+        found = []
+        for name in sorted(names):
+            with suppress(artifact.ArtifactError):
+                found.append(self.campaign(name))
+        return found
 
     def campaign(self, name: str, number: int = 1) -> Campaign:
         """Return a campaign by its id, with the mechanism of a round, which is checked once."""
@@ -344,7 +352,7 @@ class Store:
 
     def withdraw(self, name: str, receipt: str) -> bool:
         """Delete the answer of a receipt; return whether there was one. Its token stays used."""
-        self.campaign(name)
+        self._row(name, tables.campaigns.c.id)
         for kind in (REPORT, VOTE):
             row = self.secret.row_of(name, kind, receipt)
             if row is not None:
