@@ -16,6 +16,8 @@ import httpx
 import pytest
 from sklearn.datasets import load_digits
 
+from tacit.apps.service import keeping
+from tacit.apps.service.invited import Invited
 from tacit.apps.service.store import Store
 from tacit.local.learned.codebook import Codebook
 
@@ -66,6 +68,18 @@ def store(tmp_path: Path) -> Any:
     made = Store.open(f"sqlite:///{tmp_path}/campaign.db")
     yield made
     made.engine.dispose()
+
+
+def always_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Store any number of answers in the way that is meant for thousands of them."""
+    covers = Invited.covers
+
+    def read_first(self: Invited, campaign: str, rows: Any) -> bool:
+        self.read(campaign)
+        return covers(self, campaign, rows)
+
+    monkeypatch.setattr(keeping, "MANY", 1)
+    monkeypatch.setattr(Invited, "covers", read_first)
 
 
 @dataclass

@@ -15,15 +15,17 @@ from tacit.local.learned.codebook import Codebook
 from tacit.local.learned.direct import Direct
 from tacit.privacy import errors
 
-from .conftest import SETTINGS
+from .conftest import SETTINGS, always_many
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def opened(request, tmp_path):
-    """A new database of each kind."""
+@pytest.fixture(params=["sqlite", "postgresql", "sqlite-log", "postgresql-copy"])
+def opened(request, tmp_path, monkeypatch):
+    """A new database of each kind, also with the way that large numbers of answers take."""
     url = f"sqlite:///{tmp_path}/campaign.db"
-    if request.param == "postgresql":
+    if request.param.startswith("postgresql"):
         url = request.getfixturevalue("postgres").create()
+    if "-" in request.param:
+        always_many(monkeypatch)
     found = Store.open(url, tmp_path / "secret")
     yield found
     found.engine.dispose()
@@ -211,7 +213,7 @@ def test_another_secret_or_schema_is_refused(tmp_path, mechanism):
     with store.engine.begin() as connection:
         connection.execute(tables.versions.update().values(version=99))
     store.engine.dispose()
-    with pytest.raises(errors.InvalidParameter, match="schema must be 3, got 99"):
+    with pytest.raises(errors.InvalidParameter, match="schema must be 5, got 99"):
         Store.open(url)
     (tmp_path / "damaged.db").write_bytes(b"not a database" * 1000)
     with pytest.raises(errors.InvalidData, match="undamaged"):

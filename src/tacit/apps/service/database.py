@@ -32,13 +32,21 @@ def named_errors() -> Iterator[None]:
 
 def must_be_current(engine: sql.Engine) -> None:
     """Refuse a database of another version before any of its tables is changed."""
-    if not sql.inspect(engine).has_table(tables.versions.name):
-        return
     with engine.connect() as connection:
-        version = connection.execute(sql.select(tables.versions.c.version)).scalar()
+        version = version_of(connection)
     if version is not None and version != tables.SCHEMA:
         remedy = "Use the version of Tacit that wrote it, or a new database."
+        if version < tables.SCHEMA:
+            remedy = "Make a backup, stop the servers, and run tacit campaign migrate --db ADDRESS."
         errors.refuse("database", "schema", str(tables.SCHEMA), version, remedy)
+
+
+def version_of(connection: sql.Connection) -> int | None:
+    """Return the version of the tables; None for a new database."""
+    if not sql.inspect(connection).has_table(tables.versions.name):
+        return None
+    version = connection.execute(sql.select(tables.versions.c.version)).scalar()
+    return None if version is None else int(version)
 
 
 def matching_secret(connection: sql.Connection, path: Path) -> Secret:
@@ -56,8 +64,11 @@ def matching_secret(connection: sql.Connection, path: Path) -> Secret:
     return secret
 
 
-def connect(url: str) -> sql.Engine:
-    """Connect to SQLite so that commits survive a power failure, or to PostgreSQL."""
+def connect(url: str, *, make: bool = True) -> sql.Engine:
+    """Connect to SQLite so that commits survive a power failure, or to PostgreSQL.
+
+    Without `make`, an SQLite file must exist.
+    """
     try:
         address = sql.make_url(url)
     except sql.exc.ArgumentError:
@@ -68,6 +79,8 @@ def connect(url: str) -> sql.Engine:
     if address.get_backend_name() != "sqlite" or not address.database:
         condition = "an SQLite file or PostgreSQL"
         errors.refuse("database", "address", condition, address.get_backend_name())
+    if not make and not Path(address.database).is_file():
+        errors.refuse("database", "file", "an existing one", address.database)
     try:  # readable by its owner only; SQLite gives the files beside it the same mode
         os.close(os.open(address.database, os.O_CREAT, 0o600))
     except OSError as error:

@@ -12,13 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import sqlalchemy as sql
+
+from tacit.apps.service import keeping
 from tacit.apps.service.logs import Rarely
 from tacit.apps.service.problems import Problem
 from tacit.apps.service.store import Item, ReceiptOrProblem, Store
 
 _MOST_ITEMS = 3200
-"""Largest number of answers in one transaction. Rows are in random order, so a large transaction
-writes about a page per row; more rows would make readers wait too long."""
+"""Largest number of answers in one transaction: more would make each request wait too long."""
+_IDLE = 0.3
+"""Seconds without answers after which those in the log are merged."""
 
 RECENT = 10.0
 """Seconds for which answers that could not be stored make the server not ready."""
@@ -73,20 +77,39 @@ class Inbox:
             self._changed.notify()
         if self._thread is not None:
             self._thread.join()
+            self._merge()
 
     def _run(self) -> None:
-        while taken := self._take():
-            done = list(zip(taken, self._write(taken), strict=True))
+        while (taken := self._take()) is not None:
+            if not taken or self.store.answers.wait == 0:
+                self._merge()
+            done = list(zip(taken, self._write(taken), strict=True)) if taken else []
             for loop in {one.future.get_loop() for one in taken}:
                 mine = [pair for pair in done if pair[0].future.get_loop() is loop]
                 if not loop.is_closed():
                     loop.call_soon_threadsafe(_settle, mine)
 
-    def _take(self) -> list[_Waiting]:
-        """Take the waiting answers of the first one's group, up to one transaction's worth."""
+    def _merge(self) -> None:
+        """Merge the log; if that fails, answers stay in the log, where they are as safe."""
+        try:
+            self.store.answers.merge()
+            if not self._waiting:
+                keeping.truncate_log(self.store.engine)  # which shows the order of commits
+        except sql.exc.SQLAlchemyError as error:
+            self._log.warning("answers could not be merged", error)
+
+    def _take(self) -> list[_Waiting] | None:
+        """Take the waiting answers of the first one's group, up to one transaction's worth.
+
+        Return nothing if none came for a moment and there are some to merge; None at the end.
+        """
         with self._changed:
             while not self._waiting and not self._stopped:
-                self._changed.wait()
+                unmerged = self.store.answers.wait is not None
+                if not self._changed.wait(_IDLE if unmerged else None) and unmerged:
+                    return []
+            if not self._waiting:
+                return None
             taken: list[_Waiting] = []
             rest: list[_Waiting] = []
             room = _MOST_ITEMS

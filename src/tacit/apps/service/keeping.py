@@ -14,14 +14,18 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sql
 
-from tacit.apps.service import tables
+from tacit.apps.service import copying, tables
+from tacit.apps.service.arrivals import Arrivals, NotAllNew
 from tacit.apps.service.campaign import CLOSED, EARLY, FULL, OPEN, Campaign
+from tacit.apps.service.invited import Invited
 from tacit.apps.service.problems import Problem
 from tacit.apps.service.tables import REPORT, VOTE
 
 _AGAIN = {REPORT: "already-reported", VOTE: "already-voted"}
 BLOCK = 10_000
 """Largest number of rows in an insert, or of names in a query: databases limit both."""
+MANY = 512
+"""Number of answers from which a commit is appended to a log (SQLite) or copied (PostgreSQL)."""
 
 _WHEN = {
     CLOSED: "The campaign has ended.",
@@ -71,34 +75,136 @@ class Place(NamedTuple):
     row: bytes
 
 
-def keep(
-    engine: sql.Engine,
-    campaign: Campaign,
-    kind: str,
-    places: Sequence[Place],
-    contents: Sequence[bytes | Problem],
-    about: str | None,
-) -> list[Problem | None]:
-    """Store contents in their places; return None for each that is stored, else the problem.
+class Answers:
+    """The answers in a database.
 
-    Reports are of the campaign's round; `about` is the model that the votes are about.
+    Parameters
+    ----------
+    engine
+        SQLAlchemy engine.
     """
-    given = {
-        place.row: (place.invited, content)
-        for place, content in zip(places, contents, strict=True)
-        if isinstance(content, bytes)
-    }
-    if len(given) == len(places) and campaign.state(False, 0) == OPEN:
-        # The usual case in one statement. If it stored nothing, each answer is handled below.
-        arguments = (campaign.id, kind, given, about)
-        number = _round(campaign, kind)
-        with suppress(sql.exc.IntegrityError), _quick(engine).begin() as connection:
-            if tables.keep(connection, *arguments, number=number, all_new=True) == len(given):
+
+    def __init__(self, engine: sql.Engine) -> None:
+        self.engine = engine
+        self.invited = Invited(engine)
+        self._log = Arrivals() if engine.dialect.name == "sqlite" else None
+
+    def keep(
+        self,
+        campaign: Campaign,
+        kind: str,
+        places: Sequence[Place],
+        contents: Sequence[bytes | Problem],
+        about: str | None,
+    ) -> list[Problem | None]:
+        """Store contents in their places; return None for each that is stored, else the problem.
+
+        Reports are of the campaign's round; `about` is the model that the votes are about.
+        """
+        given = {
+            place.row: (place.invited, content)
+            for place, content in zip(places, contents, strict=True)
+            if isinstance(content, bytes)
+        }
+        if len(given) == len(places) and campaign.state(False, 0) == OPEN:
+            # The usual case. If it stores nothing, each answer is handled below.
+            with suppress(sql.exc.IntegrityError, NotAllNew):
+                self._keep_all(campaign, kind, given, about)
                 return [None] * len(places)
-    with engine.begin() as connection:
-        one = _OneByOne(connection, campaign, kind, about)
-        one.look_up(places)
-        return [one.keep(place, content) for place, content in zip(places, contents, strict=True)]
+        with self.engine.begin() as connection:
+            self._merge_if_held(connection, [place.row for place in places])
+            one = _OneByOne(connection, campaign, kind, about)
+            one.look_up(places)
+            return [one.keep(*pair) for pair in zip(places, contents, strict=True)]
+
+    def _keep_all(
+        self, campaign: Campaign, kind: str, given: tables.Given, about: str | None
+    ) -> None:
+        """Store answers in one transaction if all are new; else raise, and store none."""
+        number = _round(campaign, kind)
+        if self._can_be_many(campaign.id, given):
+            code = {"kind": tables.CODES[kind], "round": number}
+            with self.engine.begin() as connection:
+                short = tables.count(connection, campaign.id, kind, len(given), about)
+                if short is None:
+                    raise NotAllNew
+                if self._log is None:
+                    copying.copy(connection, short, code, given)
+                else:
+                    self._log.append(connection, short, code, given)
+            return
+        arguments = (campaign.id, kind, given, about)
+        with _quick(self.engine).begin() as connection:
+            if tables.keep(connection, *arguments, number=number, all_new=True) != len(given):
+                raise NotAllNew
+            if self._log is not None and self._log.holds(connection, given):
+                raise NotAllNew
+
+    def _can_be_many(self, campaign: str, given: tables.Given) -> bool:
+        """Whether answers may be stored by the way for large numbers of them."""
+        if len(given) < MANY or len({len(content) for _, content in given.values()}) != 1:
+            return False
+        return self.invited.covers(campaign, [who for who, _ in given.values()])
+
+    def _merge_if_held(self, connection: sql.Connection, rows: Sequence[bytes]) -> None:
+        if self._log is not None and self._log.holds(connection, rows):
+            self._log.merge(connection)
+
+    @property
+    def wait(self) -> float | None:
+        """Seconds until `merge` is due; None if there is nothing to merge."""
+        return None if self._log is None else self._log.wait
+
+    def merge(self) -> None:
+        """Move what arrived into the table; after that it is the only place of answers."""
+        if self._log is None:
+            return
+        with self.engine.connect() as connection:
+            empty = self._log.is_empty(connection)
+        if not empty:
+            with self.engine.begin() as connection:
+                self._log.merge(connection)
+        self._log.merged()
+
+    def states(self, campaign: Campaign, places: dict[str, Place]) -> dict[str, str]:
+        """Return "none", "stored" or "withdrawn" for one invitation's places, by kind."""
+        with self.engine.begin() as connection:
+            self._merge_if_held(connection, [place.row for place in places.values()])
+            by_kind = {}
+            for kind, place in places.items():
+                one = _OneByOne(connection, campaign, kind, None)
+                one.look_up([place])
+                by_kind[kind] = one.state(place)
+            return by_kind
+
+    def withdraw(self, name: str, kind: str, row: bytes) -> bool:
+        """Delete the content of a row and keep the row as used; return whether it had any."""
+        a = tables.answers.c
+        mark = {"row": row, "campaign": tables.number_of(name), "kind": tables.CODES[kind]}
+        with self.engine.begin() as connection:
+            # Lock the campaign first, as `keep` does, so that the two never wait for each other.
+            _lock(connection, name)
+            self._merge_if_held(connection, [row])
+            emptied = tables.answers.update().where(a.row == row, a.content.is_not(None))
+            deleted = bool(connection.execute(emptied.values(content=None)).rowcount)
+            if deleted:
+                counted = _C[f"{kind}s"]
+                less = tables.campaigns.update().where(_C.id == name)
+                connection.execute(less.values({counted: counted - 1}))
+            elif connection.execute(sql.select(a.row).where(a.row == row)).first() is None:
+                # The row is missing, as after restoring a backup: it must not come back.
+                connection.execute(tables.answers.insert().values(mark))
+        if deleted:
+            truncate_log(self.engine)
+        return deleted
+
+
+def _lock(connection: sql.Connection, name: str) -> None:
+    """Lock a campaign on PostgreSQL, and SQLite's file for writing."""
+    if connection.dialect.name == "sqlite":
+        connection.execute(tables.campaigns.update().where(_C.id == name).values(id=name))
+    else:
+        connection.execute(sql.select(_C.id).where(_C.id == name).with_for_update())
 
 
 def _round(campaign: Campaign, kind: str) -> int:
@@ -106,42 +212,11 @@ def _round(campaign: Campaign, kind: str) -> int:
     return campaign.round if kind == REPORT else 0
 
 
-def states(engine: sql.Engine, campaign: Campaign, places: dict[str, Place]) -> dict[str, str]:
-    """Return "none", "stored" or "withdrawn" for one invitation's places, by kind."""
-    with engine.connect() as connection:
-        by_kind = {}
-        for kind, place in places.items():
-            one = _OneByOne(connection, campaign, kind, None)
-            one.look_up([place])
-            by_kind[kind] = one.state(place)
-    return by_kind
-
-
-def withdraw(engine: sql.Engine, name: str, kind: str, row: bytes) -> bool:
-    """Delete the content of a row and keep the row, marked as used; return whether it had any."""
-    a = tables.answers.c
-    mark = {"row": row, "campaign": tables.number_of(name), "kind": tables.CODES[kind]}
-    with engine.begin() as connection:
-        # Lock the campaign first, as `tables.keep` does, so that the two never wait for each other.
-        connection.execute(sql.select(_C.id).where(_C.id == name).with_for_update())
-        emptied = tables.answers.update().where(a.row == row, a.content.is_not(None))
-        deleted = bool(connection.execute(emptied.values(content=None)).rowcount)
-        if deleted:
-            counted = _C[f"{kind}s"]
-            less = tables.campaigns.update().where(_C.id == name)
-            connection.execute(less.values({counted: counted - 1}))
-        elif connection.execute(sql.select(a.row).where(a.row == row)).first() is None:
-            # The row is missing, as after restoring a backup: the answer must not come back.
-            connection.execute(tables.answers.insert().values(mark))
-    if deleted and engine.dialect.name == "sqlite":
-        truncate_log(engine)
-    return deleted
-
-
 def truncate_log(engine: sql.Engine) -> None:
-    """Truncate SQLite's log, which keeps old pages with withdrawn answers until then."""
-    with engine.connect() as connection:
-        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    """Truncate SQLite's own log, which keeps old pages with withdrawn answers until then."""
+    if engine.dialect.name == "sqlite":
+        with engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _quick(engine: sql.Engine) -> sql.Engine:

@@ -6,6 +6,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
@@ -46,6 +47,7 @@ class Store:
 
     def __init__(self, engine: sql.Engine, secret: Secret) -> None:
         self.engine, self.secret = engine, secret
+        self.answers = keeping.Answers(engine)
         self._known: dict[tuple[str, int], Campaign] = {}
         self._rounds: dict[tuple[str, str], int] = {}
         self._forms: dict[tuple[str, str, int], Form] = {}
@@ -66,7 +68,9 @@ class Store:
                 database.must_be_current(engine)
                 tables.metadata.create_all(engine)
                 with engine.begin() as connection:
-                    return cls(engine, database.matching_secret(connection, path))
+                    store = cls(engine, database.matching_secret(connection, path))
+                store.answers.merge()  # what a server that was killed had not merged
+                return store
         except sql.exc.DatabaseError:
             engine.dispose()
             raise errors.InvalidData(
@@ -125,10 +129,17 @@ class Store:
         return made, key
 
     def campaigns(self) -> list[Campaign]:
-        """Return all campaigns, with the mechanisms of their first rounds."""
+        """Return all campaigns, with the mechanisms of their first rounds.
+
+        Those with a mechanism of an earlier version, which cannot be read any more, are left out.
+        """
         with named_errors(), self.engine.connect() as connection:
             names = connection.execute(sql.select(tables.campaigns.c.id)).scalars().all()
-        return [self.campaign(name) for name in sorted(names)]
+        found = []
+        for name in sorted(names):
+            with suppress(artifact.ArtifactError):
+                found.append(self.campaign(name))
+        return found
 
     def listed(self) -> list[tuple[str, str]]:
         """Return id and title of the campaigns that the front page shows."""
@@ -202,8 +213,10 @@ class Store:
         query = sql.select(sql.func.count()).where(
             *here, a.round == campaign.round, a.content.is_not(None)
         )
-        with named_errors(), self.engine.connect() as connection:
-            found = int(connection.execute(query).scalar_one())
+        with named_errors():
+            self.answers.merge()
+            with self.engine.connect() as connection:
+                found = int(connection.execute(query).scalar_one())
         campaign.must_be_enough(found, f"the round after round {campaign.round} needs")
 
     def _load(self, name: str, number: int) -> Campaign:
@@ -294,9 +307,11 @@ class Store:
         """Close a campaign for good, and rewrite an SQLite file without the order of arrival."""
         self._set(name, closed=True)
         if self.engine.dialect.name == "sqlite":
-            with named_errors(), self._alone().connect() as connection:
-                connection.exec_driver_sql("VACUUM")
-            keeping.truncate_log(self.engine)
+            with named_errors():
+                self.answers.merge()
+                with self._alone().connect() as connection:
+                    connection.exec_driver_sql("VACUUM")
+                keeping.truncate_log(self.engine)
 
     def _alone(self) -> sql.Engine:
         """Return an engine that works outside of any transaction."""
@@ -320,6 +335,7 @@ class Store:
         with named_errors(), self.engine.begin() as connection:
             for start in range(0, len(values), BLOCK):
                 connection.execute(tables.invitations.insert(), values[start : start + BLOCK])
+        self.answers.invited.add(name, rows)
         return made
 
     def _places(self, name: str, kind: str, words: Sequence[str]) -> list[Place]:
@@ -332,7 +348,7 @@ class Store:
         kinds = [REPORT] if campaign.ballot is None else [REPORT, VOTE]
         with named_errors():
             places = {kind: self._places(name, kind, [token])[0] for kind in kinds}
-            states = keeping.states(self.engine, campaign, places)
+            states = self.answers.states(campaign, places)
         return {REPORT: states[REPORT], VOTE: states.get(VOTE)}
 
     def submit(
@@ -347,15 +363,15 @@ class Store:
         campaign = self.campaign(name, self.round_of(name, str(about)) if drawn else 1)
         contents = pack_each(self._form(kind, campaign), [answer for _, answer in items])
         places = self._places(name, kind, [token for token, _ in items])
-        arguments = (self.engine, campaign, kind, places, contents, about)
+        arguments = (campaign, kind, places, contents, about)
         with named_errors():
             try:
-                kept = keeping.keep(*arguments)
+                kept = self.answers.keep(*arguments)
             except sql.exc.DBAPIError as error:
                 if not error.connection_invalidated:
                     raise
                 # The connection was lost and may be back. Storing an answer twice is harmless.
-                kept = keeping.keep(*arguments)
+                kept = self.answers.keep(*arguments)
         receipts = self.secret.receipts(name, kind, [place.row for place in places])
         return [refused or receipt for receipt, refused in zip(receipts, kept, strict=True)]
 
@@ -372,12 +388,12 @@ class Store:
 
     def withdraw(self, name: str, receipt: str) -> bool:
         """Delete the answer of a receipt; return whether there was one. Its token stays used."""
-        self.campaign(name)
+        self._row(name, tables.campaigns.c.id)
         for kind in (REPORT, VOTE):
             row = self.secret.row_of(name, kind, receipt)
             if row is not None:
                 with named_errors():
-                    return keeping.withdraw(self.engine, name, kind, row)
+                    return self.answers.withdraw(name, kind, row)
         raise Problem("unknown-receipt")
 
     # --- what was learned ----------------------------------------------------------------------
@@ -427,9 +443,11 @@ class Store:
         here = (a.campaign == tables.number_of(name), a.kind == tables.CODES[kind])
         query = sql.select(a.round, a.content).where(*here, a.content.is_not(None)).order_by(a.row)
         found: dict[int, list[bytes]] = {}
-        with named_errors(), self.engine.connect() as connection:
-            for number, content in connection.execute(query):
-                found.setdefault(number, []).append(bytes(content))
+        with named_errors():
+            self.answers.merge()
+            with self.engine.connect() as connection:
+                for number, content in connection.execute(query):
+                    found.setdefault(number, []).append(bytes(content))
         return found
 
     def publish(self, name: str, model: Any, reports: int) -> dict[str, Any]:

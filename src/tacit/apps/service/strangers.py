@@ -58,10 +58,7 @@ class Strangers:
 
     def among(self, name: str, given: Sequence[Item], sender: str) -> dict[int, Problem]:
         """Return the positions of tokens that this server did not make; refuse too many of them."""
-        found = {
-            at: Problem("unknown-token")
-            for at, (token, _) in enumerate(given)
-            if self.secret.may_be_ours(name, token) is False
-        }
+        words = [token for token, _ in given]
+        found = {at: Problem("unknown-token") for at in self.secret.not_ours(name, words)}
         self.met(sender, len(found))
         return found

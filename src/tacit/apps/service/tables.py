@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sql
 
-SCHEMA = 4
+SCHEMA = 5
 """Version of the tables, raised with every change; a database of another version is refused."""
 
 REPORT, VOTE = "report", "vote"
@@ -104,6 +104,20 @@ answers = sql.Table(
     sqlite_with_rowid=False,
 )
 
+# Answers that arrived together under heavy load, sorted by their rows, until they are merged into
+# `answers` (see `arrivals`). Only SQLite uses it.
+arrivals = sql.Table(
+    "arrivals",
+    metadata,
+    sql.Column("sequence", sql.Integer, primary_key=True),
+    sql.Column("campaign", sql.Integer, nullable=False),  # its number
+    sql.Column("kind", sql.SmallInteger, nullable=False),
+    sql.Column("round", sql.SmallInteger, nullable=False),
+    sql.Column("rows", sql.LargeBinary, nullable=False),  # joined, as are the contents
+    sql.Column("contents", sql.LargeBinary, nullable=False),
+    sqlite_autoincrement=True,  # a number must not be used again after a merge
+)
+
 Given = dict[bytes, tuple[bytes, bytes]]
 """The row of each answer, mapped to the row of its invitation and the content."""
 
@@ -134,6 +148,10 @@ _SQLITE_KEEP_EVEN = (
 _SQLITE_COUNT = {
     kind: sql.text(_COUNT.format(kind=kind, more=":more") + takes) for kind, takes in _TAKES.items()
 }
+_COUNT_MORE = {
+    kind: sql.text(_COUNT.format(kind=kind, more=":more") + takes + " RETURNING number")
+    for kind, takes in _TAKES.items()
+}
 # All in one statement: a round trip to the server costs as much as a hundred rows. The lateral
 # query makes PostgreSQL look up each invitation by its key, even before it has statistics of the
 # table. Hexadecimal words are faster to pass than arrays of bytes. Without ON CONFLICT, rows that
@@ -161,6 +179,14 @@ _COUNTING = {"preserve_rowcount": True}
 def number_of(campaign: str) -> sql.ScalarSelect[int]:
     """Return a query for the number that rows use for a campaign."""
     return sql.select(campaigns.c.number).where(campaigns.c.id == campaign).scalar_subquery()
+
+
+def count(
+    connection: sql.Connection, campaign: str, kind: str, more: int, about: str | None
+) -> int | None:
+    """Count further answers, and lock the campaign; return its number if it takes that many."""
+    scope = {"campaign": campaign, "more": more, "about": about}
+    return connection.execute(_COUNT_MORE[kind], scope).scalar()
 
 
 def keep(
