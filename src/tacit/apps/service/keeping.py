@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sql
 
 from tacit.apps.service import tables
-from tacit.apps.service.campaign import CLOSED, EARLY, FULL, OPEN, Campaign
+from tacit.apps.service.campaign import CLOSED, DRAFT, EARLY, FULL, OPEN, Campaign
 from tacit.apps.service.problems import Problem
 from tacit.apps.service.tables import REPORT, VOTE
 
@@ -25,6 +25,7 @@ BLOCK = 10_000
 
 _WHEN = {
     CLOSED: "The campaign has ended.",
+    DRAFT: "The campaign is a draft: it takes no answers yet.",
     EARLY: "The campaign has not opened yet.",
     FULL: "The campaign has all the reports that it asked for.",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import json
 import re
 import secrets
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from tacit.apps.service import database, keeping, tables, tokens
 from tacit.apps.service.campaign import CLOSED, MOST_ROUNDS, Campaign
 from tacit.apps.service.database import named_errors
 from tacit.apps.service.keeping import BLOCK, STATUS, Place, Status
+from tacit.apps.service.notice import Notice
 from tacit.apps.service.problems import Problem
 from tacit.apps.service.tables import REPORT, VOTE
 from tacit.apps.service.tokens import Secret
@@ -112,6 +114,8 @@ class Store:
             "closes": _text(made.closes),
             "minimum": made.minimum,
             "quota": made.quota,
+            "about": json.dumps(made.about.to_plain()),
+            "draft": made.draft,
             "owner": self.secret.owner(made.id, key),
         }
         with named_errors(), self.engine.begin() as connection:
@@ -128,9 +132,10 @@ class Store:
     def campaign(self, name: str, number: int = 1) -> Campaign:
         """Return a campaign by its id, with the mechanism of a round, which is checked once."""
         with self._lock:
-            if (name, number) not in self._known:
-                self._known[name, number] = self._load(name, number)
-            return self._known[name, number]
+            known = self._known.get((name, number))
+            if known is None or known.draft:  # another process may have changed or opened a draft
+                known = self._known[name, number] = self._load(name, number, known)
+            return known
 
     def current(self, name: str, number: int | None = None) -> Campaign:
         """Return a campaign with the mechanism of its latest round, or of the given one."""
@@ -189,13 +194,17 @@ class Store:
             found = int(connection.execute(query).scalar_one())
         campaign.must_be_enough(found, f"the round after round {campaign.round} needs")
 
-    def _load(self, name: str, number: int) -> Campaign:
+    def _load(self, name: str, number: int, known: Campaign | None) -> Campaign:
         row = self._row(name, *tables.campaigns.c)
+        if known is None:
+            mechanism = artifact.unpack(self.part(name, number, "artifact"), f"campaign {name}")
+        else:
+            mechanism = known.mechanism
         return Campaign(
             id=row.id,
             title=row.title,
             purpose=row.purpose,
-            mechanism=artifact.unpack(self.part(name, number, "artifact"), f"campaign {name}"),
+            mechanism=mechanism,
             round=number,
             labelled=row.labelled,
             question=row.question,
@@ -205,6 +214,8 @@ class Store:
             closes=_time(row.closes),
             minimum=row.minimum,
             quota=row.quota,
+            about=Notice.from_plain(json.loads(row.about)),
+            draft=row.draft,
         )
 
     def _row(self, name: str, *columns: Any) -> Any:
