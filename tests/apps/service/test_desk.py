@@ -15,6 +15,7 @@ from tacit.apps.service.store import REPORT, Store
 from tacit.privacy import errors
 
 from .conftest import SETTINGS
+from .test_app import asked  # noqa: F401 - a fixture
 from .test_store import codes, released
 
 ABOUT = {
@@ -133,3 +134,19 @@ def test_a_file_of_statements_is_read_or_refused(tmp_path: Any, mechanism: Any) 
     path.write_text("{", encoding="utf-8")
     with pytest.raises(errors.InvalidData):
         Notice.read(path)
+
+
+def test_the_desk_over_http_needs_the_key(asked: Any, mechanism: Any) -> None:
+    made, key = asked.store.create(mechanism, **SETTINGS, draft=True)
+    path, about = f"/v1/campaigns/{made.id}", {"about": {"contact": "a@b.example"}}
+    for where in ("/draft", "/open"):
+        assert asked.http.post(path + where, json={"changes": about}).status_code == 401
+    own = {"Authorization": f"Bearer {key}"}
+    edited = asked.http.post(f"{path}/draft", json={"changes": about}, headers=own)
+    assert edited.json()["about"]["contact"] == "a@b.example"
+    assert asked.http.post(f"{path}/draft", json={"changes": 5}, headers=own).status_code == 400
+    bad = asked.http.post(f"{path}/draft", json={"changes": {"labelled": 1}}, headers=own)
+    assert (bad.status_code, bad.json()["type"]) == (422, "tacit:bad-request")
+    assert asked.http.post(f"{path}/open", headers=own).json()["state"] == "open"
+    late = asked.http.post(f"{path}/draft", json={"changes": about}, headers=own)
+    assert (late.status_code, late.json()["type"]) == (409, "tacit:not-draft")

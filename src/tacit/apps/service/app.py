@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.staticfiles import StaticFiles
 
 from tacit import __version__
-from tacit.apps.service import openapi, routes
+from tacit.apps.service import desk, openapi, routes
 from tacit.apps.service.gate import Gate
 from tacit.apps.service.handling import Limits, Service
 from tacit.apps.service.limits import AtOnce, Buckets
@@ -46,8 +46,10 @@ def make_app(store: Store, *, limits: Limits | None = None, cors: str | None = N
     app.state.service = service
     for kind in (Problem, errors.TacitError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _refused)
-    for add in (routes.participants, routes.public, routes.owners, routes.pages):
-        add(app.router, service)
+    for part in (routes.participants, routes.public, routes.owners, routes.pages):
+        part(app.router, service)
+    for part in (desk.owners, desk.pages):
+        part(app.router, service)
     app.mount("/static", StaticFiles(directory=routes.STATIC), name="static")
     buckets = Buckets(service.limits.rate, service.limits.burst)
     app.add_middleware(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
@@ -82,7 +82,7 @@ class Campaign:
     quota: int | None = None
     question: str | None = None
     round: int = 1
-    about: Notice = Notice()
+    about: Notice = field(default_factory=Notice)
     draft: bool = False
 
     def __post_init__(self) -> None:

@@ -30,6 +30,7 @@ from tacit.apps.service.connection import (
 )
 from tacit.apps.service.given import as_json, labels_of, only_one, together
 from tacit.apps.service.kept import Kept, StoredDraw
+from tacit.apps.service.owning import Desk
 from tacit.apps.service.terms import checked
 from tacit.local.inference.proportions_classifier import ProportionsClassifier
 from tacit.local.inference.votes import Ballot, cast
@@ -358,6 +359,11 @@ class Client:
         return ProportionsClassifier(inhouse=inhouse, inhouse_public=True, seed=seed, **rule).fit(
             self.reports()
         )
+
+    @property
+    def desk(self) -> Desk:
+        """Drafts, days, papers and exports, for the owner."""
+        return Desk(self._connection, self._owner())
 
     def close_campaign(self) -> dict[str, Any]:
         """Close the campaign for good; return its description."""

@@ -1,4 +1,4 @@
-"""Drafts: what people will be told may be changed until the campaign opens, and never after that."""
+"""Drafts: what people will be told may be changed until the campaign opens, never later."""
 
 from __future__ import annotations
 

@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.apps.cli.campaign import learning
+from tacit.apps.cli.campaign import desk, learning
+from tacit.apps.cli.campaign.desk import (
+    About,
+    Contact,
+    Draft,
+    Language,
+    LegalBasis,
+    Organiser,
+    Retention,
+    Statements,
+)
 from tacit.apps.cli.campaign.participants import OwnerKey, Url, connected
 from tacit.apps.cli.campaign.surveys import print_answers
 from tacit.apps.cli.console import (
@@ -105,9 +115,14 @@ class _CampaignSettings:
     closes: str | None
     minimum: int | None
     quota: int | None
+    draft: bool | None
+    statements: Statements
 
     def given(self) -> dict[str, Any]:
         """Return the settings that were given, except the title, as a campaign takes them."""
+        from tacit.apps.service.notice import Notice
+
+        stated = self.statements.given()
         values = {
             "purpose": self.purpose,
             "question": self.question,
@@ -118,6 +133,8 @@ class _CampaignSettings:
             "closes": _moment("closes", self.closes),
             "minimum": self.minimum,
             "quota": self.quota,
+            "draft": self.draft,
+            "about": None if stated is None else Notice.from_plain(stated),
         }
         return {name: value for name, value in values.items() if value is not None}
 
@@ -137,6 +154,7 @@ def register(app: typer.Typer) -> None:
         "tacit campaign create for-people --title Digits --db sqlite:///campaign.db",
     )(create)
     command(app, panel, f"tacit campaign invite {url} --count 100 --out links.txt")(invite)
+    desk.register(app, panel, url)
     learning.register(app, panel, url)
     command(app, panel, f"tacit campaign results {url}")(results)
     command(app, panel, f"tacit campaign reports {url} --out reports.parquet")(reports)
@@ -157,6 +175,13 @@ def serve(
     closes: Closes = None,
     minimum: Minimum = None,
     quota: Quota = None,
+    draft: Draft = None,
+    about: About = None,
+    organiser: Organiser = None,
+    contact: Contact = None,
+    retention: Retention = None,
+    legal_basis: LegalBasis = None,
+    language: Language = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
     tls_cert: Annotated[Path | None, typer.Option(help="PEM certificate, with --tls-key.")] = None,
@@ -199,6 +224,15 @@ def serve(
         closes=closes,
         minimum=minimum,
         quota=quota,
+        draft=draft,
+        statements=Statements(
+            about=about,
+            organiser=organiser,
+            contact=contact,
+            retention=retention,
+            legal_basis=legal_basis,
+            language=language,
+        ),
     )
     listener.must_be_free()
     if listener.in_the_clear:
@@ -223,6 +257,13 @@ def create(
     closes: Closes = None,
     minimum: Minimum = None,
     quota: Quota = None,
+    draft: Draft = None,
+    about: About = None,
+    organiser: Organiser = None,
+    contact: Contact = None,
+    retention: Retention = None,
+    legal_basis: LegalBasis = None,
+    language: Language = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a campaign in a database without serving it; print the owner's key once."""
@@ -238,6 +279,15 @@ def create(
         closes=closes,
         minimum=minimum,
         quota=quota,
+        draft=draft,
+        statements=Statements(
+            about=about,
+            organiser=organiser,
+            contact=contact,
+            retention=retention,
+            legal_basis=legal_basis,
+            language=language,
+        ),
     )
     with _opened(db, secret) as store:
         campaign, key = _campaign(store, mechanism, settings)
@@ -356,6 +406,8 @@ def _campaign(
 def _must_be_the_same(known: Campaign, given: dict[str, Any]) -> None:
     """Refuse to change a campaign: people have been told what it is."""
     for name, value in given.items():
+        if name == "draft":
+            continue  # it may have been opened since
         if (before := getattr(known, name)) != value:
             remedy = "Use another --title to create another campaign."
             option = "unlabelled" if name == "labelled" else name.replace("_", "-")

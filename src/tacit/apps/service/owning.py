@@ -1,0 +1,31 @@
+"""The owner's desk from Python: drafts, days, papers and exports of one campaign."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tacit.apps.service.connection import Connection, to_json
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What an owner does beside collecting; `Client.desk` makes it with the owner's key."""
+
+    _connection: Connection
+    _key: str
+
+    def edit(self, **changes: Any) -> dict[str, Any]:
+        """Change what people will be told about a draft; return its description.
+
+        `changes` are those of title, purpose, question, opens, closes, minimum, quota and about
+        that are to change, as JSON values; of `about`, what is left out stays.
+        """
+        return self._post("/draft", {"changes": changes})
+
+    def open(self) -> dict[str, Any]:
+        """Open a draft, which then takes answers and stays as it is; return its description."""
+        return self._post("/open", {})
+
+    def _post(self, path: str, content: dict[str, Any]) -> dict[str, Any]:
+        return self._connection.post(path, to_json(content), bearer=self._key)
