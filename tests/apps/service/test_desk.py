@@ -15,8 +15,16 @@ from tacit.apps.service.store import REPORT, Store
 from tacit.privacy import errors
 
 from .conftest import SETTINGS
-from .test_app import asked  # noqa: F401 - a fixture
+from .test_app import Asked
 from .test_store import codes, released
+
+
+@pytest.fixture(name="asked")
+def _asked(store: Store, mechanism: Any) -> Any:
+    made = Asked(store, mechanism)
+    with made.http:
+        yield made
+
 
 ABOUT = {
     "organiser": "City library, 1 Main Street",

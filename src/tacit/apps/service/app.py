@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -31,6 +31,8 @@ def make_app(store: Store, *, limits: Limits | None = None, cors: str | None = N
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         service.inbox.stop()
+        with suppress(Problem):  # a count that is approximate anyway
+            store.days.flush()
         store.engine.dispose()  # closing the last connection removes SQLite's log
 
     app = FastAPI(

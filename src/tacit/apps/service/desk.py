@@ -45,6 +45,12 @@ def owners(router: APIRouter, service: Service) -> None:
         drafts.begin(store, name)
         return store.describe(name)
 
+    @router.get(CAMPAIGN + "/timeline")
+    def timeline(name: str, request: Request) -> dict[str, Any]:
+        """Return how many were invited, opened the page, answered and withdrew, over time."""
+        own(name, request)
+        return store.days.timeline(name)
+
 
 def pages(router: APIRouter, service: Service) -> None:
     """Add the pages that people open in a browser."""

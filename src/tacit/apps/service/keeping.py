@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sql
 
-from tacit.apps.service import tables
+from tacit.apps.service import days, tables
 from tacit.apps.service.campaign import CLOSED, DRAFT, EARLY, FULL, OPEN, Campaign
 from tacit.apps.service.problems import Problem
 from tacit.apps.service.tables import REPORT, VOTE
@@ -128,9 +128,14 @@ def withdraw(engine: sql.Engine, name: str, kind: str, row: bytes) -> bool:
         emptied = tables.answers.update().where(a.row == row, a.content.is_not(None))
         deleted = bool(connection.execute(emptied.values(content=None)).rowcount)
         if deleted:
-            counted = _C[f"{kind}s"]
+            counted = {_C[f"{kind}s"]: _C[f"{kind}s"] - 1}
+            if kind == REPORT:
+                counted[_C.withdrawn] = _C.withdrawn + 1
             less = tables.campaigns.update().where(_C.id == name)
-            connection.execute(less.values({counted: counted - 1}))
+            connection.execute(less.values(counted))
+            if kind == VOTE:
+                number = connection.execute(sql.select(tables.number_of(name))).scalar_one()
+                days.count(connection, number, days.VOTES_WITHDRAWN, 1)
         elif connection.execute(sql.select(a.row).where(a.row == row)).first() is None:
             # The row is missing, as after restoring a backup: the answer must not come back.
             connection.execute(tables.answers.insert().values(mark))

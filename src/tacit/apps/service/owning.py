@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.apps.service.connection import Connection, to_json
+from tacit.apps.service.connection import Connection, read_object, to_json
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,13 @@ class Desk:
     def open(self) -> dict[str, Any]:
         """Open a draft, which then takes answers and stays as it is; return its description."""
         return self._post("/open", {})
+
+    def timeline(self) -> dict[str, Any]:
+        """Return how many were invited, opened the page, answered and withdrew, over time."""
+        return self._get("/timeline")
+
+    def _get(self, path: str) -> dict[str, Any]:
+        return read_object(self._connection.get(path, bearer=self._key))
 
     def _post(self, path: str, content: dict[str, Any]) -> dict[str, Any]:
         return self._connection.post(path, to_json(content), bearer=self._key)

@@ -17,6 +17,7 @@ import sqlalchemy as sql
 from tacit.apps.service import database, keeping, tables, tokens
 from tacit.apps.service.campaign import CLOSED, MOST_ROUNDS, Campaign
 from tacit.apps.service.database import named_errors
+from tacit.apps.service.days import Days, count_invited
 from tacit.apps.service.keeping import BLOCK, STATUS, Place, Status
 from tacit.apps.service.notice import Notice
 from tacit.apps.service.problems import Problem
@@ -52,6 +53,7 @@ class Store:
         self._rounds: dict[tuple[str, str], int] = {}
         self._forms: dict[tuple[str, str, int], Form] = {}
         self._lock = Lock()
+        self.days = Days(engine)
 
     # --- opening -------------------------------------------------------------------------------
 
@@ -291,10 +293,12 @@ class Store:
         made = self.secret.invite(name, count)
         rows = sorted(invited for invited, _, _ in self.secret.rows(name, made))
         number = self._row(name, tables.campaigns.c.number).number
+        self.days.turn()
         values = [{"row": row, "campaign": number} for row in rows]
         with named_errors(), self.engine.begin() as connection:
             for start in range(0, len(values), BLOCK):
                 connection.execute(tables.invitations.insert(), values[start : start + BLOCK])
+            count_invited(connection, number, count)
         return made
 
     def _places(self, name: str, kind: str, words: Sequence[str]) -> list[Place]:
@@ -323,6 +327,7 @@ class Store:
         contents = pack_each(self._form(kind, campaign), [answer for _, answer in items])
         places = self._places(name, kind, [token for token, _ in items])
         arguments = (self.engine, campaign, kind, places, contents, about)
+        self.days.turn()
         with named_errors():
             try:
                 kept = keeping.keep(*arguments)
@@ -348,6 +353,7 @@ class Store:
     def withdraw(self, name: str, receipt: str) -> bool:
         """Delete the answer of a receipt; return whether there was one. Its token stays used."""
         self.campaign(name)
+        self.days.turn()
         for kind in (REPORT, VOTE):
             row = self.secret.row_of(name, kind, receipt)
             if row is not None:
