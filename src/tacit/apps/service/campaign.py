@@ -218,7 +218,8 @@ class Campaign:
         self, closed: bool, reports: int, votes: int, model: dict[str, Any] | None
     ) -> dict[str, Any]:
         """Describe the campaign to participants."""
-        counts = {"state": self.state(closed, reports), "reports": reports, "votes": votes}
+        state = {"state": self.state(closed, reports), "closed": closed}
+        counts = {**state, "reports": reports, "votes": votes}
         return {**self._fixed, **counts, "model": model}
 
 

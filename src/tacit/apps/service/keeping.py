@@ -45,6 +45,14 @@ class Status:
     def model_sha256(self) -> str | None:
         return None if self.model is None else str(self.model["sha256"])
 
+    @property
+    def final(self) -> bool:
+        """Whether a model that is learned now is the first result of one closed batch.
+
+        Of several rounds, an earlier one takes reports after the next one has shown its cells.
+        """
+        return self.closed and self.model is None and self.round == 1
+
     @classmethod
     def of(cls, row: Any) -> Status:
         """Read a row of `STATUS`."""

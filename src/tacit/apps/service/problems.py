@@ -30,6 +30,7 @@ KNOWN: dict[str, tuple[int, str]] = {
     "other-model": (409, "The vote is about another model."),
     "other-round": (409, "Another round is open."),
     "not-draft": (409, "The campaign is open: what people are told can no longer be changed."),
+    "published": (409, "The campaign is closed and its model is published: it stays as it is."),
     "votes-exist": (409, "People have already voted on the published model."),
     "withdrawn": (410, "The answer with this invitation code was withdrawn."),
     "too-large": (413, "The body is too large."),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tacit.apps.service import withdrawals
 from tacit.apps.service.alarms import forged
 from tacit.local.channels import PartitionedChannel
 from tacit.local.inference import finite, poisoning
@@ -192,6 +193,21 @@ def _entries(name: str, keys: Iterable[Any], shares: Reals, ends: Reals) -> list
         {name: key, "share": share, "interval": interval}
         for key, share, interval in zip(keys, shares.tolist(), ends.tolist(), strict=True)
     ]
+
+
+def withdrawn(
+    campaign: Campaign, reports: int, votes: Votes | None, gone: tuple[int, int]
+) -> dict[str, Any]:
+    """Say how many reports and votes are gone, and how far that may have bent the estimates."""
+    lost, unvoted = gone
+    share = accuracy = None
+    if lost:
+        shifts = _share_shifts(campaign, reports + lost, lost).values()
+        share = max((one for one in shifts if one is not None), default=None)
+    if unvoted and votes is not None:
+        shift = poisoning.accuracy_shift(votes.ballot, len(votes) + unvoted, unvoted)
+        accuracy = min(shift.worst, 1.0)
+    return withdrawals.told(lost, unvoted, reports, share, accuracy)
 
 
 def _poisoning(

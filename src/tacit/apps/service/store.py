@@ -17,7 +17,7 @@ import sqlalchemy as sql
 from tacit.apps.service import database, keeping, tables, tokens
 from tacit.apps.service.campaign import CLOSED, MOST_ROUNDS, Campaign
 from tacit.apps.service.database import named_errors
-from tacit.apps.service.days import Days, count_invited
+from tacit.apps.service.days import Days, count_invited, votes_withdrawn
 from tacit.apps.service.keeping import BLOCK, STATUS, Place, Status
 from tacit.apps.service.notice import Notice
 from tacit.apps.service.problems import Problem
@@ -413,8 +413,19 @@ class Store:
                 found.setdefault(number, []).append(bytes(content))
         return found
 
-    def publish(self, name: str, model: Any, reports: int) -> dict[str, Any]:
-        """Publish a model for voters; once somebody has voted on it, it cannot be replaced."""
+    def withdrawn(self, name: str) -> tuple[int, int]:
+        """Return how many reports and how many votes were withdrawn."""
+        row = self._row(name, tables.campaigns.c.number, tables.campaigns.c.withdrawn)
+        with named_errors(), self.engine.connect() as connection:
+            return row.withdrawn, votes_withdrawn(connection, row.number)
+
+    def publish(
+        self, name: str, model: Any, reports: int, *, final: bool = False
+    ) -> dict[str, Any]:
+        """Publish a model for voters, or, as `final`, the first and only one of a closed campaign.
+
+        A model that somebody has voted on, or that a closed campaign has, cannot be replaced.
+        """
         if not may_be_handed_out(model):
             raise errors.InvalidParameter(
                 "publish: the model must be one that may leave the organisation. Learn it from "
@@ -427,12 +438,15 @@ class Store:
             "model_reports": reports,
             "published": _text(datetime.now(UTC)),
         }
-        update = tables.campaigns.update().where(c.id == name, c.votes == 0).values(**values)
+        first = c.model_sha256.is_(None)
+        allowed = sql.and_(c.closed, first) if final else sql.or_(sql.not_(c.closed), first)
+        here = tables.campaigns.update().where(c.id == name, c.votes == 0, allowed)
+        update = here.values(**values)
         content = {"campaign": name, "content": artifact.pack(model)}
         before = tables.models.delete().where(tables.models.c.campaign == name)
         with named_errors(), self.engine.begin() as connection:
             if connection.execute(update).rowcount != 1:
-                raise Problem("votes-exist")
+                raise Problem("votes-exist" if self.status(name).votes else "published")
             connection.execute(before)
             connection.execute(tables.models.insert(), content)
         return {"sha256": fingerprint, "reports": reports}
