@@ -50,7 +50,7 @@ def make_app(store: Store, *, limits: Limits | None = None, cors: str | None = N
         app.add_exception_handler(kind, _refused)
     for part in (routes.participants, routes.public, routes.owners, routes.pages):
         part(app.router, service)
-    for part in (desk.owners, desk.pages):
+    for part in (desk.owners, desk.public, desk.pages):
         part(app.router, service)
     app.mount("/static", StaticFiles(directory=routes.STATIC), name="static")
     buckets = Buckets(service.limits.rate, service.limits.burst)

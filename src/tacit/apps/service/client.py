@@ -32,6 +32,7 @@ from tacit.apps.service.connection import (
 from tacit.apps.service.given import as_json, labels_of, only_one, together
 from tacit.apps.service.kept import Kept, StoredDraw
 from tacit.apps.service.owning import Desk
+from tacit.apps.service.papers import Paper
 from tacit.apps.service.terms import checked
 from tacit.local.inference.proportions_classifier import ProportionsClassifier
 from tacit.local.inference.votes import Ballot, cast
@@ -127,6 +128,10 @@ class Client:
     def mechanism(self) -> Any:
         """Return the mechanism that runs on a participant's device, checked."""
         return self.terms().mechanism
+
+    def notice(self) -> Paper:
+        """Fetch the campaign's privacy notice, made from its settings."""
+        return Paper.from_plain(read_object(self._connection.get("/notice")))
 
     def model(self) -> Any:
         """Return the published model, checked against the hash in the description."""

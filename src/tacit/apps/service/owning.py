@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tacit.apps.service.connection import Connection, read_object, to_json
+from tacit.apps.service.papers import Paper
+from tacit.privacy import errors
+
+EXPORTS = (".csv", ".parquet", ".png")
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,21 @@ class Desk:
     def timeline(self) -> dict[str, Any]:
         """Return how many were invited, opened the page, answered and withdrew, over time."""
         return self._get("/timeline")
+
+    def export(self, path: Path, confidence: float = 0.95) -> Path:
+        """Write all estimates to a new file: .csv, .parquet, or a picture of them as .png."""
+        if path.suffix not in EXPORTS:
+            errors.refuse("export", "file", f"one of {', '.join(EXPORTS)}", path.name)
+        content = self._connection.get(
+            f"/results{path.suffix}", bearer=self._key, confidence=confidence
+        )
+        with path.open("xb") as file:
+            file.write(content)
+        return path
+
+    def record(self) -> Paper:
+        """Return the record of processing (GDPR, article 30), from the campaign's settings."""
+        return Paper.from_plain(self._get("/record"))
 
     def _get(self, path: str) -> dict[str, Any]:
         return read_object(self._connection.get(path, bearer=self._key))

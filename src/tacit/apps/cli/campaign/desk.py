@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacit.apps.cli.campaign.participants import OwnerKey, Url, connected
-from tacit.apps.cli.console import must_exist, print_values
+from tacit.apps.cli.console import must_exist, print_json, print_table, print_text, print_values
+from tacit.apps.cli.files import must_be_new
 from tacit.apps.cli.groups import command
-from tacit.apps.cli.options import AsJson
-from tacit.privacy import errors
+from tacit.apps.cli.options import AsJson, Confidence, Out
+from tacit.privacy import errors, files
+
+if TYPE_CHECKING:
+    from tacit.apps.service.papers import Paper
 
 About = Annotated[
     Path | None,
@@ -32,6 +36,10 @@ LegalBasis = Annotated[
 ]
 Language = Annotated[
     str | None, typer.Option(help="Language of title, purpose and question: de, pt-BR.")
+]
+MaybeOut = Annotated[
+    Path | None,
+    typer.Option("--out", help="What to write; must not exist yet.", show_default="printed"),
 ]
 Draft = Annotated[
     bool | None,
@@ -68,6 +76,10 @@ def register(app: typer.Typer, panel: str, url: str) -> None:
     """Add the commands."""
     command(app, panel, f"tacit campaign edit {url} --contact privacy@library.example")(edit)
     command(app, panel, f"tacit campaign open {url}", "open")(begin)
+    command(app, panel, f"tacit campaign timeline {url}")(timeline)
+    command(app, panel, f"tacit campaign export {url} --out results.parquet")(export)
+    command(app, panel, f"tacit campaign notice {url} --out notice.md")(notice)
+    command(app, panel, f"tacit campaign record {url} --out record.md")(record)
 
 
 def edit(
@@ -128,6 +140,62 @@ def begin(url: Url, key: OwnerKey = None, as_json: AsJson = False) -> None:
         described = client.desk.open()
     values = {name: described.get(name) for name in ("state", "opens", "closes")}
     print_values(values, as_json, "Opened")
+
+
+def timeline(url: Url, key: OwnerKey = None, as_json: AsJson = False) -> None:
+    """Show how many were invited, opened the page, answered and withdrew, over time."""
+    with connected(url, key=key) as client:
+        found = client.desk.timeline()
+    if as_json:
+        return print_json(found)
+    series = {name: one for name, one in found.items() if isinstance(one, dict)}
+    days = sorted({day["day"] for one in series.values() for day in one["days"]})
+    at = {name: {day["day"]: day["people"] for day in one["days"]} for name, one in series.items()}
+    lines = [(day, *(_count(at[name].get(day)) for name in series)) for day in days]
+    lines.append(("now", *(_count(one["people"]) for one in series.values())))
+    print_table("People so far", ("by the end of", *series), lines)
+    print_text(found["words"])
+
+
+def export(
+    url: Url, out: Out, key: OwnerKey = None, confidence: Confidence = 0.95, as_json: AsJson = False
+) -> None:
+    """Write the results to a file: all estimates as .csv or .parquet, or a picture as .png."""
+    must_be_new(out)
+    with connected(url, key=key) as client:
+        client.desk.export(out, confidence)
+    print_values({"written": str(out)}, as_json, "Exported")
+
+
+def notice(url: Url, out: MaybeOut = None) -> None:
+    """Print the privacy notice (GDPR, article 13) as Markdown, made from the campaign's settings.
+
+    What the owner has not stated is named as missing.
+    """
+    with connected(url) as client:
+        _write(client.notice(), out)
+
+
+def record(url: Url, key: OwnerKey = None, out: MaybeOut = None) -> None:
+    """Print the record of processing (GDPR, article 30) as Markdown, from the campaign's settings.
+
+    What the owner has not stated is named as missing.
+    """
+    with connected(url, key=key) as client:
+        _write(client.desk.record(), out)
+
+
+def _write(paper: Paper, out: Path | None) -> None:
+    text = paper.to_markdown()
+    if out is None:
+        print(text, end="")
+        return
+    must_be_new(out)
+    files.create(out, text.encode())
+
+
+def _count(people: int | None) -> str:
+    return "" if people is None else f"{people:,}"
 
 
 def _said(value: Any) -> Any:
