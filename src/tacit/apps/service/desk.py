@@ -56,6 +56,14 @@ def owners(router: APIRouter, service: Service) -> None:
         own(name, request)
         return store.days.timeline(name)
 
+    @router.get(CAMPAIGN + "/robust")
+    def robust(
+        name: str, request: Request, forged: int, confidence: float = 0.95
+    ) -> dict[str, Any]:
+        """Return shares with intervals that hold if at most so many reports are forged."""
+        own(name, request)
+        return service.summaries.robust(name, forged, confidence)
+
     @router.get(CAMPAIGN + "/results.csv")
     def table(name: str, request: Request, confidence: float = 0.95) -> Response:
         """Return all estimates as a table (CSV)."""

@@ -36,6 +36,13 @@ class Desk:
         """Return how many were invited, opened the page, answered and withdrew, over time."""
         return self._get("/timeline")
 
+    def robust(self, forged: int, confidence: float = 0.95) -> dict[str, Any]:
+        """Return shares with intervals that hold if at most so many reports are forged."""
+        content = self._connection.get(
+            "/robust", bearer=self._key, forged=forged, confidence=confidence
+        )
+        return read_object(content)
+
     def export(self, path: Path, confidence: float = 0.95) -> Path:
         """Write all estimates to a new file: .csv, .parquet, or a picture of them as .png."""
         if path.suffix not in EXPORTS:

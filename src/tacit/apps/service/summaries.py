@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
-from tacit.apps.service import frozen, results, surveys, withdrawals
+from tacit.apps.service import frozen, holding, results, surveys, withdrawals
 from tacit.apps.service.campaign import Campaign
 from tacit.apps.service.keeping import Status
 from tacit.apps.service.problems import Problem
@@ -131,6 +131,16 @@ class Summaries:
         (reports,) = self.store.reports(name)
         given = surveys.answer(reports, question, closed, **options)
         return dict(frozen.keep(engine, name, asked, given)) if closed else given
+
+    def robust(self, name: str, forged: int, confidence: float) -> dict[str, Any]:
+        """Estimate shares that hold out against forged reports; of a closed campaign, once."""
+        now, engine = self.store.status(name), self.store.engine
+        asked = ["robust", forged, confidence]
+        if now.closed and (found := frozen.find(engine, name, asked)) is not None:
+            return dict(found)
+        self.store.campaign(name).must_be_enough(now.reports)
+        given = holding.shares(self.store.reports(name), forged, confidence)
+        return dict(frozen.keep(engine, name, asked, given)) if now.closed else given
 
     def learn(self, name: str) -> dict[str, Any]:
         """Learn a model from the reports so far, and publish it."""

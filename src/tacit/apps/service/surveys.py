@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.apps.service import withdrawals
+from tacit.apps.service import alarms, withdrawals
 from tacit.apps.service.problems import Problem
 from tacit.local.inference import poisoning
 from tacit.local.reports import Reports
@@ -84,6 +84,7 @@ def summarize(reports: Reports, confidence: float, closed: bool) -> dict[str, An
         **nothing,
         **dict.fromkeys(("shift", "model", "accuracy")),
         "poisoning": _poisoning(reports),
+        "forgery": alarms.forged_answers(reports),
         "answers": answers,
         "guarantee": str(survey.guarantee),
         "closed": closed,

@@ -77,6 +77,7 @@ def register(app: typer.Typer, panel: str, url: str) -> None:
     command(app, panel, f"tacit campaign edit {url} --contact privacy@library.example")(edit)
     command(app, panel, f"tacit campaign open {url}", "open")(begin)
     command(app, panel, f"tacit campaign timeline {url}")(timeline)
+    command(app, panel, f"tacit campaign robust {url} --forged 50")(robust)
     command(app, panel, f"tacit campaign export {url} --out results.parquet")(export)
     command(app, panel, f"tacit campaign notice {url} --out notice.md")(notice)
     command(app, panel, f"tacit campaign record {url} --out record.md")(record)
@@ -154,6 +155,28 @@ def timeline(url: Url, key: OwnerKey = None, as_json: AsJson = False) -> None:
     lines = [(day, *(_count(at[name].get(day)) for name in series)) for day in days]
     lines.append(("now", *(_count(one["people"]) for one in series.values())))
     print_table("People so far", ("by the end of", *series), lines)
+    print_text(found["words"])
+
+
+def robust(
+    url: Url,
+    forged: Annotated[int, typer.Option(help="Largest number of forged reports to allow for.")],
+    key: OwnerKey = None,
+    confidence: Confidence = 0.95,
+    as_json: AsJson = False,
+) -> None:
+    """Show shares that forged reports move little, with intervals that hold despite them."""
+    with connected(url, key=key) as client:
+        found = client.desk.robust(forged, confidence)
+    if as_json:
+        return print_json(found)
+    lines = [
+        (f"{one['what']} {one['of']}", f"{one['share']:.4f}", "{:.4f} to {:.4f}".format(*ends))
+        for one in found["shares"]
+        for ends in [one["interval"]]
+    ]
+    level = f"{found['confidence']:.0%} interval"
+    print_table(f"{found['reports']:,} reports", ("share of", "share", level), lines)
     print_text(found["words"])
 
 
