@@ -159,14 +159,18 @@ def _categories(campaign: Campaign) -> tuple[str, ...]:
         found = [_column(one) for one in schema.columns]
     if campaign.labelled and campaign.channel.classes is not None:
         asked = campaign.question or "the label"
-        found.append(f"{asked}: one of {', '.join(map(str, campaign.channel.classes))}")
+        found.append(f"{_colon(asked)} one of {', '.join(map(str, campaign.channel.classes))}")
     return tuple(found)
 
 
 def _question(name: str, one: Any) -> str:
     options = getattr(one, "options", None)
     asked = one.text or name
-    return f"{asked}: {', '.join(options)}" if options else f"{asked}{_unit(one)}"
+    return f"{_colon(asked)} {', '.join(options)}" if options else f"{asked}{_unit(one)}"
+
+
+def _colon(asked: str) -> str:
+    return asked if asked.endswith(("?", ":", "؟")) else f"{asked}:"
 
 
 def _column(one: Any) -> str:
