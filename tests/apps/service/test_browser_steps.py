@@ -342,10 +342,3 @@ def test_groups_are_told_apart_by_what_is_far_from_the_others(call: Any) -> None
     assert found == ["high age (90), size large", "low age (18), size small"]
     same = {**given, "prototypes": base64.b64encode(bytes([9] * 8)).decode()}
     assert call("results", "(m, given) => m.groupsOf(given)", same) == ["like the others"] * 2
-
-
-def test_a_cell_of_the_table_is_no_formula(call: Any) -> None:
-    one = {"class": '=2+3"', "share": 0.5, "interval": [0.25, 0.75]}
-    summary = {"classes": [one], "codewords": [], "accuracy": None}
-    text = call("results", "(m, given) => m.asTable(given)", summary)
-    assert text.splitlines()[1] == '"share of label","\'=2+3""",0.5,0.25,0.75'

@@ -17,12 +17,48 @@ _PATTERNS = {
     forgery.RUN: "name neighbouring symbols more often than the mechanism does",
     forgery.PARTITION: "name partition {about} more often than the mechanism does",
 }
+_ON_ANSWERS = {
+    forgery.LABEL: "name one answer",
+    forgery.CELL: "name one answer",
+    forgery.SET: "are equal, or nearly so,",
+    forgery.RUN: "name neighbouring answers",
+}
+_UNSEEN = (
+    "Forged reports cannot be told from honest ones in this campaign: each report could be an "
+    "honest one. The table shows how far they can shift a share."
+)
+_NEVER = (
+    "Fakes that imitate the mechanism, such as people who lie about their answer, are never "
+    "noticed: each 1 % of them can shift a share by up to 1 percentage point."
+)
 
 
 def forged(rounds: Sequence[Reports]) -> dict[str, Any]:
     """Test whether the reports can have come from the mechanism, and say what that means."""
     samples = [one for one in map(_sample, rounds) if one is not None]
     test = forgery.forgery_test(samples)
+    return _told(test, _words(test, rounds))
+
+
+def forged_answers(reports: Reports) -> dict[str, Any]:
+    """Test the reports of a survey, each part of each sheet by itself.
+
+    How many people got each sheet is not tested: honest people may stop at the questions of one.
+    """
+    channel: Any = reports.channel
+    parts, samples = [], []
+    for number, own in enumerate(channel.sheets):
+        sets = reports.columns["symbols"][reports.columns["sheet"] == number]
+        for part, place in zip(own, channel.places(number), strict=True):
+            parts.append(part)
+            # A joint symbol is read as the level of the last measure, and that of the others.
+            last = part.shape[-1] if len(part.shape) > 1 else 1
+            samples.append(Sample(part.law, sets[:, place], last))
+    test = forgery.forgery_test(samples)
+    return _told(test, _words_on_answers(test, parts[test.sample], samples[test.sample]))
+
+
+def _told(test: ForgeryTest, words: str) -> dict[str, Any]:
     return {
         "testable": test.testable,
         "alarm": test.alarm,
@@ -30,8 +66,50 @@ def forged(rounds: Sequence[Reports]) -> dict[str, Any]:
         "pattern": None if test.pattern is None or not test.alarm else test.pattern.kind,
         "excess": round(test.pattern.excess) if test.pattern and test.alarm else None,
         "seen_from": test.seen_from,
-        "words": _words(test, rounds),
+        "words": words,
     }
+
+
+def _words_on_answers(test: ForgeryTest, part: Any, sample: Sample) -> str:
+    if not test.testable:
+        return _UNSEEN
+    names = " and ".join(f"“{one.variable.partition('=')[0]}”" for one in part.measures)
+    shift = f"answers about {names} by up to {{}} percentage points"
+    if test.alarm and test.pattern is not None:
+        count = max(round(test.pattern.excess), 1)
+        what = _ON_ANSWERS[test.pattern.kind]
+        return (
+            f"Alarm: about {count:,} reports about {names} {what} more often than the mechanism "
+            f"does. If these are forged, they may have shifted "
+            f"{shift.format(_points_of(part, len(sample.sets), count))}. {_rate(test)}"
+        )
+    least = test.seen_from[forgery.SET]
+    if least is None:
+        seen = "would not be noticed in this campaign."
+    elif least == 1:
+        seen = "would be noticed, even a single one."
+    else:
+        points = _points_of(part, len(sample.sets), least - 1)
+        seen = f"would be noticed from about {least:,} on; fewer can shift {shift.format(points)}."
+    return (
+        f"No alarm: the reports agree with the mechanism. Forged reports about {names} that are "
+        f"all equal {seen} {_NEVER}"
+    )
+
+
+def _rate(test: ForgeryTest) -> str:
+    return (
+        f"Honest reports cause this alarm with a probability of at most "
+        f"{100 * test.false_alarm_rate:g} %, however often it is looked at."
+    )
+
+
+def _points_of(part: Any, people: int, fakes: int) -> str:
+    """Return the largest shift of a share that a part of a sheet measures."""
+    law = poisoning.law_of(part.law)
+    groups = {part.law.categories // levels for levels in part.shape}
+    shifts = [poisoning.share_shift(law, g, people, fakes).worst for g in groups]
+    return f"{min(100 * max(shifts), 100):.3g}"
 
 
 def _sample(reports: Reports) -> Sample | None:
@@ -46,17 +124,13 @@ def _sample(reports: Reports) -> Sample | None:
 
 def _words(test: ForgeryTest, rounds: Sequence[Reports]) -> str:
     if not test.testable:
-        return (
-            "Forged reports cannot be told from honest ones in this campaign: each report could "
-            "be an honest one. The table shows how far they can shift a share."
-        )
+        return _UNSEEN
     people, channel = sum(map(len, rounds)), rounds[0].channel
     if test.alarm and test.pattern is not None:
         return _alarmed(test, test.pattern, rounds, people)
     return (
-        f"No alarm: the reports agree with the mechanism. {_noticed(test, channel, people)} Fakes "
-        "that imitate the mechanism, such as people who lie about their row, are never noticed: "
-        "each 1 % of them can shift a share by up to 1 percentage point."
+        f"No alarm: the reports agree with the mechanism. {_noticed(test, channel, people)} "
+        f"{_NEVER}"
     )
 
 
@@ -84,9 +158,8 @@ def _alarmed(test: ForgeryTest, pattern: Pattern, rounds: Sequence[Reports], peo
     return (
         f"Alarm: about {count:,} reports {_PATTERNS[pattern.kind].format(about=about)}. If these "
         f"are forged, they may have shifted a share by up to "
-        f"{_points(rounds[0].channel, people, count)} percentage points. Honest reports cause "
-        f"this alarm with a probability of at most {100 * test.false_alarm_rate:g} %, however "
-        "often it is looked at."
+        f"{_points(rounds[0].channel, people, count)} percentage points. "
+        f"{_rate(test)}"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.staticfiles import StaticFiles
 
 from tacit import __version__
-from tacit.apps.service import openapi, routes
+from tacit.apps.service import desk, openapi, routes
 from tacit.apps.service.gate import Gate
 from tacit.apps.service.handling import Limits, Service
 from tacit.apps.service.limits import AtOnce, Buckets
@@ -31,6 +31,8 @@ def make_app(store: Store, *, limits: Limits | None = None, cors: str | None = N
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         service.inbox.stop()
+        with suppress(Problem):  # a count that is approximate anyway
+            store.days.flush()
         store.engine.dispose()  # closing the last connection removes SQLite's log
 
     app = FastAPI(
@@ -46,8 +48,10 @@ def make_app(store: Store, *, limits: Limits | None = None, cors: str | None = N
     app.state.service = service
     for kind in (Problem, errors.TacitError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _refused)
-    for add in (routes.participants, routes.public, routes.owners, routes.pages):
-        add(app.router, service)
+    for part in (routes.participants, routes.public, routes.owners, routes.pages):
+        part(app.router, service)
+    for part in (desk.owners, desk.public, desk.pages):
+        part(app.router, service)
     app.mount("/static", StaticFiles(directory=routes.STATIC), name="static")
     buckets = Buckets(service.limits.rate, service.limits.burst)
     app.add_middleware(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
+from tacit.apps.service.notice import TEXTS, Notice, must_be_a_line
 from tacit.apps.service.problems import Problem
 from tacit.local.channels import ReportChannel
 from tacit.local.inference.votes import Ballot
@@ -31,8 +32,7 @@ LINKED = (
 
 LARGEST_DELTA = 1e-5
 MOST_ROUNDS = 100
-OPEN, EARLY, CLOSED, FULL = "open", "early", "closed", "full"
-_LONGEST_TITLE, _LONGEST_PURPOSE = 200, 2000
+OPEN, EARLY, CLOSED, FULL, DRAFT = "open", "early", "closed", "full", "draft"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +63,10 @@ class Campaign:
         Smallest number of reports with results; below it, only their number is shown.
     quota : int, optional
         Largest number of reports.
+    about : Notice
+        Who asks, how long answers are kept, and the texts in other languages.
+    draft : bool
+        Whether the owner still prepares the campaign: then it takes no answers.
     """
 
     id: str
@@ -78,17 +82,15 @@ class Campaign:
     quota: int | None = None
     question: str | None = None
     round: int = 1
+    about: Notice = field(default_factory=Notice)
+    draft: bool = False
 
     def __post_init__(self) -> None:
         where = "campaign"
-        for name, text, longest in (
-            ("title", self.title, _LONGEST_TITLE),
-            ("purpose", self.purpose, _LONGEST_PURPOSE),
-            ("question", "?" if self.question is None else self.question, _LONGEST_TITLE),
-        ):
-            if not text.strip() or len(text) > longest or not text.isprintable():
-                condition = f"one line of 1 to {longest} characters"
-                errors.refuse(where, name, condition, text)
+        for name, longest in TEXTS.items():
+            text = getattr(self, name)
+            if text is not None or name != "question":
+                must_be_a_line(name, text, longest)
         errors.whole(where, "minimum", self.minimum, least=1)
         if self.quota is not None:
             errors.whole(where, "quota", self.quota, least=self.minimum)
@@ -148,6 +150,8 @@ class Campaign:
     def state(self, closed: bool, reports: int, now: datetime | None = None) -> str:
         """Return `OPEN`, or the reason why the campaign takes no answers."""
         now = now or datetime.now(UTC)
+        if self.draft and not closed:
+            return DRAFT
         if closed or (self.closes is not None and now >= self.closes):
             return CLOSED
         if self.opens is not None and now < self.opens:
@@ -192,6 +196,7 @@ class Campaign:
             "id": self.id,
             "title": self.title,
             "purpose": self.purpose,
+            "about": self.about.to_plain(),
             "round": self.round,
             "artifact": {"sha256": self.fingerprint, "kind": self.mechanism.kind},
             "labelled": self.labelled,
@@ -213,7 +218,8 @@ class Campaign:
         self, closed: bool, reports: int, votes: int, model: dict[str, Any] | None
     ) -> dict[str, Any]:
         """Describe the campaign to participants."""
-        counts = {"state": self.state(closed, reports), "reports": reports, "votes": votes}
+        state = {"state": self.state(closed, reports), "closed": closed}
+        counts = {**state, "reports": reports, "votes": votes}
         return {**self._fixed, **counts, "model": model}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -30,6 +31,8 @@ from tacit.apps.service.connection import (
 )
 from tacit.apps.service.given import as_json, labels_of, only_one, together
 from tacit.apps.service.kept import Kept, StoredDraw
+from tacit.apps.service.owning import Desk
+from tacit.apps.service.papers import Paper
 from tacit.apps.service.terms import checked
 from tacit.local.inference.default import model_for
 from tacit.local.inference.votes import Ballot, cast
@@ -125,6 +128,10 @@ class Client:
     def mechanism(self) -> Any:
         """Return the mechanism that runs on a participant's device, checked."""
         return self.terms().mechanism
+
+    def notice(self) -> Paper:
+        """Fetch the campaign's privacy notice, made from its settings."""
+        return Paper.from_plain(read_object(self._connection.get("/notice")))
 
     def model(self) -> Any:
         """Return the published model, checked against the hash in the description."""
@@ -311,7 +318,10 @@ class Client:
         """
         if not self.terms().adaptive and inhouse is None and not rule:
             return self._connection.post("/model", b"{}", bearer=self._owner())
+        described = self.describe()  # first: a batch that is closed now stays so
         model = self._taught("learn", inhouse, inhouse_public, seed, **rule)
+        if not _is_final(described):
+            model.certificate_ = replace(model.certificate_, readers=None)
         return self._connection.put("/model", artifact.pack(model), bearer=self._owner())
 
     def next_round(
@@ -365,6 +375,11 @@ class Client:
             # If the answer to an earlier attempt was lost, the new key is the owner's already.
             self._connection.post("/key", body, bearer=key)
         self._key = key
+
+    @property
+    def desk(self) -> Desk:
+        """Drafts, days, papers and exports, for the owner."""
+        return Desk(self._connection, self._owner())
 
     def close_campaign(self) -> dict[str, Any]:
         """Close the campaign for good; return its description."""
@@ -462,6 +477,12 @@ class Client:
             results = field_of(answer, "results", list)
             outcomes += [_outcome(one) for one, _ in zip(results, some, strict=True)]
         return outcomes
+
+
+def _is_final(described: dict[str, Any]) -> bool:
+    """Whether a model that is learned now is the first result of one closed batch."""
+    closed, model = described.get("closed"), described.get("model")
+    return closed is True and model is None and described.get("round") == 1
 
 
 @contextmanager

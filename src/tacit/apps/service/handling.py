@@ -19,6 +19,7 @@ from tacit.apps.service.requests import batch_of
 from tacit.apps.service.store import Item, ReceiptOrProblem, Store
 from tacit.apps.service.strangers import Strangers
 from tacit.apps.service.summaries import Summaries
+from tacit.apps.service.tables import REPORT
 
 
 def json_response(content: Any, status: int = 200) -> Response:
@@ -142,6 +143,8 @@ class Service:
             self.strangers.met(sender, problem.code == "unknown-token")
             raise
         self.per_token.take((name, token))
+        if states[REPORT] == "none":
+            self.store.days.opened(name, token)
         return states
 
     def _forget(self, name: str, words: list[str], outcomes: list[Any]) -> None:

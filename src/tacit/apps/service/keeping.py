@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sql
 
-from tacit.apps.service import copying, tables
+from tacit.apps.service import copying, days, tables
 from tacit.apps.service.arrivals import Arrivals, NotAllNew
-from tacit.apps.service.campaign import CLOSED, EARLY, FULL, OPEN, Campaign
+from tacit.apps.service.campaign import CLOSED, DRAFT, EARLY, FULL, OPEN, Campaign
 from tacit.apps.service.invited import Invited
 from tacit.apps.service.problems import Problem
 from tacit.apps.service.tables import REPORT, VOTE
@@ -29,6 +29,7 @@ MANY = 512
 
 _WHEN = {
     CLOSED: "The campaign has ended.",
+    DRAFT: "The campaign is a draft: it takes no answers yet.",
     EARLY: "The campaign has not opened yet.",
     FULL: "The campaign has all the reports that it asked for.",
 }
@@ -47,6 +48,14 @@ class Status:
     @property
     def model_sha256(self) -> str | None:
         return None if self.model is None else str(self.model["sha256"])
+
+    @property
+    def final(self) -> bool:
+        """Whether a model that is learned now is the first result of one closed batch.
+
+        Of several rounds, an earlier one takes reports after the next one has shown its cells.
+        """
+        return self.closed and self.model is None and self.round == 1
 
     @classmethod
     def of(cls, row: Any) -> Status:
@@ -188,15 +197,23 @@ class Answers:
             emptied = tables.answers.update().where(a.row == row, a.content.is_not(None))
             deleted = bool(connection.execute(emptied.values(content=None)).rowcount)
             if deleted:
-                counted = _C[f"{kind}s"]
-                less = tables.campaigns.update().where(_C.id == name)
-                connection.execute(less.values({counted: counted - 1}))
+                _count_withdrawn(connection, name, kind)
             elif connection.execute(sql.select(a.row).where(a.row == row)).first() is None:
                 # The row is missing, as after restoring a backup: it must not come back.
                 connection.execute(tables.answers.insert().values(mark))
         if deleted:
             truncate_log(self.engine)
         return deleted
+
+
+def _count_withdrawn(connection: sql.Connection, name: str, kind: str) -> None:
+    counted = {_C[f"{kind}s"]: _C[f"{kind}s"] - 1}
+    if kind == REPORT:
+        counted[_C.withdrawn] = _C.withdrawn + 1
+    connection.execute(tables.campaigns.update().where(_C.id == name).values(counted))
+    if kind == VOTE:
+        number = connection.execute(sql.select(tables.number_of(name))).scalar_one()
+        days.count(connection, number, days.VOTES_WITHDRAWN, 1)
 
 
 def _lock(connection: sql.Connection, name: str) -> None:

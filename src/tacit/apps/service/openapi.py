@@ -50,6 +50,10 @@ UPLOAD: dict[str, Any] = {
 """The `openapi_extra` of a route that takes a packed mechanism or model."""
 
 
+CHANGES = _object(changes={"type": "object"})
+"""The body of a request that changes a draft."""
+
+
 def bodies(most: int, most_invited: int) -> dict[str, dict[str, Any]]:
     """Return schemas of request bodies by name."""
     report, vote = _object(token=_TOKEN, report=_REPORT), _object(token=_TOKEN, vote=_SYMBOLS)

@@ -29,6 +29,8 @@ KNOWN: dict[str, tuple[int, str]] = {
     "other-artifact": (409, "The report was made with a mechanism that is not the campaign's."),
     "other-model": (409, "The vote is about another model."),
     "other-round": (409, "Another round is open."),
+    "not-draft": (409, "The campaign is open: what people are told can no longer be changed."),
+    "published": (409, "The campaign is closed and its model is published: it stays as it is."),
     "votes-exist": (409, "People have already voted on the published model."),
     "withdrawn": (410, "The answer with this invitation code was withdrawn."),
     "too-large": (413, "The body is too large."),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tacit.apps.service import cells, withdrawals
 from tacit.apps.service.alarms import forged
 from tacit.local.channels import PartitionedChannel
 from tacit.local.inference import finite, poisoning
@@ -33,8 +34,6 @@ Reals = npt.NDArray[np.float64]
 
 SHIFTED = 0.001
 """The p-value below which the in-house counts are not used, as with `prior="auto"`."""
-
-_BLOCK_ROWS = 1 << 16
 
 OTHERS_IN_CELLS = (
     "People's answers are distributed differently from the in-house rows, so the shares of cells "
@@ -93,6 +92,7 @@ def summarize(
         votes = None  # too few votes give no results, like too few reports
     if campaign.adaptive:
         shares = _of_partitions(rounds, confidence, shift)
+        shares["partitions"] = cells.shares(rounds[-1], confidence, campaign.minimum)
     else:
         by_symbols = rounds[0].channel.symbols is not None
         shares = (_of_codebook if by_symbols else _of_labels)(rounds[0], confidence)
@@ -131,7 +131,7 @@ def notes(model: Any) -> list[str]:
 def _of_codebook(reports: Reports, confidence: float) -> dict[str, Any]:
     """Estimate unbiased shares, for which intervals and the effect of fakes are known exactly."""
     evidence = evidence_of(reports)
-    shift, table = _shift(evidence, reports), _unbiased(evidence)
+    shift, table = _shift(evidence, reports), cells.unbiased(evidence)
     by_class, by_codeword = (
         (np.clip(table.sum(axis=axis), 0, 1), finite.share_interval(evidence, axis, confidence))
         for axis in (0, 1)
@@ -152,21 +152,11 @@ def _of_partitions(
     entries: list[dict[str, Any]] = []
     if rounds[0].labelled:
         evidence = pooled(rounds)
-        shares = np.clip(_unbiased(evidence).sum(axis=0), 0, 1)
+        shares = np.clip(cells.unbiased(evidence).sum(axis=0), 0, 1)
         ends = finite.share_interval(evidence, 0, confidence)
         entries = _entries("class", rounds[0].mechanism.classes, shares, ends)
     notes = [OTHERS_IN_CELLS] if shift is not None and shift < SHIFTED else []
     return {"classes": entries, "codewords": [], "shift": shift, "notes": notes}
-
-
-def _unbiased(evidence: Evidence) -> Reals:
-    p, q = evidence.channel.inclusion
-    named = np.zeros(evidence.channel.categories)
-    for start in range(0, len(evidence), _BLOCK_ROWS):
-        block = evidence.sets[start : start + _BLOCK_ROWS]
-        named += np.bincount(block.ravel(), minlength=named.size)
-    shares = (named / len(evidence) - q) / (p - q)
-    return np.asarray(shares.reshape(evidence.codewords, evidence.classes))
 
 
 def _shift(evidence: Evidence, reports: Reports) -> finite.ShiftTest:
@@ -194,6 +184,21 @@ def _entries(name: str, keys: Iterable[Any], shares: Reals, ends: Reals) -> list
         {name: key, "share": share, "interval": interval}
         for key, share, interval in zip(keys, shares.tolist(), ends.tolist(), strict=True)
     ]
+
+
+def withdrawn(
+    campaign: Campaign, reports: int, votes: Votes | None, gone: tuple[int, int]
+) -> dict[str, Any]:
+    """Say how many reports and votes are gone, and how far that may have bent the estimates."""
+    lost, unvoted = gone
+    share = accuracy = None
+    if lost:
+        shifts = _share_shifts(campaign, reports + lost, lost).values()
+        share = max((one for one in shifts if one is not None), default=None)
+    if unvoted and votes is not None:
+        shift = poisoning.accuracy_shift(votes.ballot, len(votes) + unvoted, unvoted)
+        accuracy = min(shift.worst, 1.0)
+    return withdrawals.told(lost, unvoted, reports, share, accuracy)
 
 
 def _poisoning(

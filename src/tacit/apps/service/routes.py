@@ -247,7 +247,7 @@ def owners(router: APIRouter, service: Service) -> None:
         """Close the campaign for good: it takes no further answers."""
         own(name, request)
         store.end(name)
-        service.summaries.forget()  # those of an open campaign are for its owner alone
+        service.summaries.close(name)
         return store.describe(name)
 
     @router.get(CAMPAIGN + "/results")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import json
 import re
 import secrets
 from collections.abc import Sequence
@@ -17,7 +18,9 @@ import sqlalchemy as sql
 from tacit.apps.service import database, keeping, tables, tokens
 from tacit.apps.service.campaign import CLOSED, MOST_ROUNDS, Campaign
 from tacit.apps.service.database import named_errors
+from tacit.apps.service.days import Days, count_invited, votes_withdrawn
 from tacit.apps.service.keeping import BLOCK, STATUS, Place, Status
+from tacit.apps.service.notice import Notice
 from tacit.apps.service.problems import Problem
 from tacit.apps.service.tables import REPORT, VOTE
 from tacit.apps.service.tokens import Secret
@@ -52,6 +55,7 @@ class Store:
         self._rounds: dict[tuple[str, str], int] = {}
         self._forms: dict[tuple[str, str, int], Form] = {}
         self._lock = Lock()
+        self.days = Days(engine)
 
     # --- opening -------------------------------------------------------------------------------
 
@@ -120,6 +124,8 @@ class Store:
             "closes": _text(made.closes),
             "minimum": made.minimum,
             "quota": made.quota,
+            "about": json.dumps(made.about.to_plain()),
+            "draft": made.draft,
             "owner": self.secret.owner(made.id, key),
             "listed": listed,
         }
@@ -156,9 +162,10 @@ class Store:
     def campaign(self, name: str, number: int = 1) -> Campaign:
         """Return a campaign by its id, with the mechanism of a round, which is checked once."""
         with self._lock:
-            if (name, number) not in self._known:
-                self._known[name, number] = self._load(name, number)
-            return self._known[name, number]
+            known = self._known.get((name, number))
+            if known is None or known.draft:  # another process may have changed or opened a draft
+                known = self._known[name, number] = self._load(name, number, known)
+            return known
 
     def current(self, name: str, number: int | None = None) -> Campaign:
         """Return a campaign with the mechanism of its latest round, or of the given one."""
@@ -219,13 +226,17 @@ class Store:
                 found = int(connection.execute(query).scalar_one())
         campaign.must_be_enough(found, f"the round after round {campaign.round} needs")
 
-    def _load(self, name: str, number: int) -> Campaign:
+    def _load(self, name: str, number: int, known: Campaign | None) -> Campaign:
         row = self._row(name, *tables.campaigns.c)
+        if known is None:
+            mechanism = artifact.unpack(self.part(name, number, "artifact"), f"campaign {name}")
+        else:
+            mechanism = known.mechanism
         return Campaign(
             id=row.id,
             title=row.title,
             purpose=row.purpose,
-            mechanism=artifact.unpack(self.part(name, number, "artifact"), f"campaign {name}"),
+            mechanism=mechanism,
             round=number,
             labelled=row.labelled,
             question=row.question,
@@ -235,6 +246,8 @@ class Store:
             closes=_time(row.closes),
             minimum=row.minimum,
             quota=row.quota,
+            about=Notice.from_plain(json.loads(row.about)),
+            draft=row.draft,
         )
 
     def _row(self, name: str, *columns: Any) -> Any:
@@ -331,11 +344,13 @@ class Store:
         made = self.secret.invite(name, count)
         rows = sorted(invited for invited, _, _ in self.secret.rows(name, made))
         number = self._row(name, tables.campaigns.c.number).number
+        self.days.turn()
         values = [{"row": row, "campaign": number} for row in rows]
         with named_errors(), self.engine.begin() as connection:
             for start in range(0, len(values), BLOCK):
                 connection.execute(tables.invitations.insert(), values[start : start + BLOCK])
         self.answers.invited.add(name, rows)
+            count_invited(connection, number, count)
         return made
 
     def _places(self, name: str, kind: str, words: Sequence[str]) -> list[Place]:
@@ -364,6 +379,7 @@ class Store:
         contents = pack_each(self._form(kind, campaign), [answer for _, answer in items])
         places = self._places(name, kind, [token for token, _ in items])
         arguments = (campaign, kind, places, contents, about)
+        self.days.turn()
         with named_errors():
             try:
                 kept = self.answers.keep(*arguments)
@@ -389,6 +405,7 @@ class Store:
     def withdraw(self, name: str, receipt: str) -> bool:
         """Delete the answer of a receipt; return whether there was one. Its token stays used."""
         self._row(name, tables.campaigns.c.id)
+        self.days.turn()
         for kind in (REPORT, VOTE):
             row = self.secret.row_of(name, kind, receipt)
             if row is not None:
@@ -450,8 +467,19 @@ class Store:
                     found.setdefault(number, []).append(bytes(content))
         return found
 
-    def publish(self, name: str, model: Any, reports: int) -> dict[str, Any]:
-        """Publish a model for voters; once somebody has voted on it, it cannot be replaced."""
+    def withdrawn(self, name: str) -> tuple[int, int]:
+        """Return how many reports and how many votes were withdrawn."""
+        row = self._row(name, tables.campaigns.c.number, tables.campaigns.c.withdrawn)
+        with named_errors(), self.engine.connect() as connection:
+            return row.withdrawn, votes_withdrawn(connection, row.number)
+
+    def publish(
+        self, name: str, model: Any, reports: int, *, final: bool = False
+    ) -> dict[str, Any]:
+        """Publish a model for voters, or, as `final`, the first and only one of a closed campaign.
+
+        A model that somebody has voted on, or that a closed campaign has, cannot be replaced.
+        """
         if not may_be_handed_out(model):
             raise errors.InvalidParameter(
                 "publish: the model must be one that may leave the organisation. Learn it from "
@@ -464,12 +492,15 @@ class Store:
             "model_reports": reports,
             "published": _text(datetime.now(UTC)),
         }
-        update = tables.campaigns.update().where(c.id == name, c.votes == 0).values(**values)
+        first = c.model_sha256.is_(None)
+        allowed = sql.and_(c.closed, first) if final else sql.or_(sql.not_(c.closed), first)
+        here = tables.campaigns.update().where(c.id == name, c.votes == 0, allowed)
+        update = here.values(**values)
         content = {"campaign": name, "content": artifact.pack(model)}
         before = tables.models.delete().where(tables.models.c.campaign == name)
         with named_errors(), self.engine.begin() as connection:
             if connection.execute(update).rowcount != 1:
-                raise Problem("votes-exist")
+                raise Problem("votes-exist" if self.status(name).votes else "published")
             connection.execute(before)
             connection.execute(tables.models.insert(), content)
         return {"sha256": fingerprint, "reports": reports}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.apps.service import alarms, withdrawals
 from tacit.apps.service.problems import Problem
 from tacit.local.inference import poisoning
 from tacit.local.inference.votes import Law
@@ -26,8 +27,9 @@ OPEN = (
     "after somebody's report reveal that report. Close the campaign, then publish answers."
 )
 WITHDRAWN = (
-    "Towards those who see answers from before and after a withdrawal, the person who withdrew has "
-    "the guarantee of a report alone."
+    "An answer stays as it was given first. Towards those who see answers to different questions, "
+    "first asked before and after a withdrawal, the person who withdrew has the guarantee of a "
+    "report alone."
 )
 
 
@@ -86,6 +88,7 @@ def summarize(reports: Reports, confidence: float, closed: bool) -> dict[str, An
         **nothing,
         **dict.fromkeys(("shift", "model", "accuracy")),
         "poisoning": _poisoning(reports),
+        "forgery": alarms.forged_answers(reports),
         "answers": answers,
         "guarantee": str(survey.guarantee),
         "closed": closed,
@@ -112,17 +115,31 @@ def certificate_of(made: list[Answer]) -> str:
     return replace(own, not_protected=(*own.not_protected, WITHDRAWN)).to_json()
 
 
-def _poisoning(reports: Reports) -> list[dict[str, Any]]:
-    """Compute the largest shift of a share by fakes, who all choose the sheet that it is on."""
+def withdrawn(reports: Reports, gone: tuple[int, int]) -> dict[str, Any]:
+    """Say how many reports are gone, and how far that may have bent a share of their sheet."""
+    lost, _ = gone
+    groups = _groups(reports) if lost else []
+    shifts = [_forged(count + lost, law, symbols, lost) for count, law, symbols in groups]
+    share = min(1.0, max(shifts)) if shifts else None
+    return withdrawals.told(lost, 0, len(reports), share, None)
+
+
+def _groups(reports: Reports) -> list[tuple[int, Law, int]]:
+    """Return the shares that may be asked for: reports of their sheet, law, symbols counted."""
     channel: Any = reports.channel
     counts = np.bincount(reports.columns["sheet"], minlength=len(channel.sheets)).tolist()
-    groups = [
+    return [
         (count, *_named(part, measure))
         for count, parts in zip(counts, channel.sheets, strict=True)
         for part in parts
         for measure in part.measures
         if count and measure.kind == "option"
     ]
+
+
+def _poisoning(reports: Reports) -> list[dict[str, Any]]:
+    """Compute the largest shift of a share by fakes, who all choose the sheet that it is on."""
+    groups = _groups(reports)
     smallest = min((count for count, *_ in groups), default=0)
     return [
         {

@@ -62,6 +62,15 @@ days = sql.Table(
     sql.Column("people", sql.Integer, nullable=False),
 )
 
+# What was computed from a closed campaign, which is never computed again.
+frozen = sql.Table(
+    "frozen",
+    metadata,
+    sql.Column("campaign", sql.String(16), primary_key=True),
+    sql.Column("asked", sql.String(64), primary_key=True),  # hash of what was asked
+    sql.Column("content", sql.Text, nullable=False),  # JSON
+)
+
 # Tables of their own, because a row of `campaigns` is rewritten whenever an answer is counted.
 rounds = sql.Table(
     "rounds",

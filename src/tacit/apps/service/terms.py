@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from tacit.apps.service.campaign import Campaign
+from tacit.apps.service.notice import Notice
 from tacit.privacy import artifact, errors
 from tacit.privacy.certificate import Certificate, from_plain
 
@@ -57,7 +58,8 @@ def _settings(described: dict[str, Any]) -> dict[str, Any]:
         name: described[name] and datetime.fromisoformat(described[name])
         for name in ("opens", "closes")
     }
-    return {name: described[name] for name in names} | times
+    about = Notice.from_plain(described.get("about") or {})
+    return {name: described[name] for name in names} | times | {"about": about}
 
 
 def _certificate(body: Any) -> Certificate:

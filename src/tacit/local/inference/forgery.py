@@ -67,12 +67,15 @@ class ForgeryTest:
     seen_from : dict
         For each kind of pattern, about how many forged reports of it raise the alarm with
         probability .9 if people are spread evenly over the symbols; None where all of them do not.
+    sample : int
+        Which of the samples `pattern` and `seen_from` are about, from 0.
     """
 
     log_evidence: float
     pattern: Pattern | None
     false_alarm_rate: float = FALSE_ALARM_RATE
     seen_from: dict[str, int | None] = field(default_factory=dict)
+    sample: int = 0
 
     @property
     def testable(self) -> bool:
@@ -110,7 +113,8 @@ def forgery_test(
     Parameters
     ----------
     samples : sequence of Sample
-        Reports of each round, in order.
+        Reports of each round, in order; or of whatever else is told apart in public, such as the
+        sheets of a survey, in an order that does not depend on reports.
     false_alarm_rate : float
         The largest probability of an alarm if all reports are honest and independent.
     """
@@ -125,7 +129,7 @@ def forgery_test(
     total = float(logsumexp([rest, *(log + _part(number) for log, _, number in found)]))
     _, pattern, number = max(tested, key=lambda one: one[0] + _part(one[2]))
     goal = -math.log(rate) - _part(number)
-    return ForgeryTest(total, pattern, rate, _seen_from(samples[number - 1], goal))
+    return ForgeryTest(total, pattern, rate, _seen_from(samples[number - 1], goal), number - 1)
 
 
 def _part(number: int) -> float:

@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.apps.cli.campaign import keys, learning, serving
+from tacit.apps.cli.campaign import desk, keys, learning, serving
+from tacit.apps.cli.campaign.desk import (
+    About,
+    Contact,
+    Draft,
+    Language,
+    LegalBasis,
+    Organiser,
+    Retention,
+    Statements,
+)
 from tacit.apps.cli.campaign.participants import OwnerKey, Url, connected
 from tacit.apps.cli.campaign.surveys import print_answers, write_certificates
 from tacit.apps.cli.console import (
@@ -122,9 +132,14 @@ class _CampaignSettings:
     minimum: int | None
     quota: int | None
     listed: bool | None
+    draft: bool | None
+    statements: Statements
 
     def given(self) -> dict[str, Any]:
         """Return the settings that were given, except the title, as a campaign takes them."""
+        from tacit.apps.service.notice import Notice
+
+        stated = self.statements.given()
         values = {
             "purpose": self.purpose,
             "question": self.question,
@@ -136,6 +151,8 @@ class _CampaignSettings:
             "minimum": self.minimum,
             "quota": self.quota,
             "listed": self.listed,
+            "draft": self.draft,
+            "about": None if stated is None else Notice.from_plain(stated),
         }
         return {name: value for name, value in values.items() if value is not None}
 
@@ -155,6 +172,7 @@ def register(app: typer.Typer) -> None:
         "tacit campaign create for-people --title Digits --db sqlite:///campaign.db",
     )(create)
     command(app, panel, f"tacit campaign invite {url} --count 100 --out links.txt")(invite)
+    desk.register(app, panel, url)
     learning.register(app, panel, url)
     command(app, panel, f"tacit campaign results {url}")(results)
     command(app, panel, f"tacit campaign reports {url} --out reports.parquet")(reports)
@@ -187,6 +205,13 @@ def serve(
     trusted_proxies: serving.Proxies = None,
     cors: serving.Cors = None,
     rate: serving.Rate = None,
+    draft: Draft = None,
+    about: About = None,
+    organiser: Organiser = None,
+    contact: Contact = None,
+    retention: Retention = None,
+    legal_basis: LegalBasis = None,
+    language: Language = None,
     as_json: AsJson = False,
 ) -> None:
     """Serve campaigns, their pages and their HTTP interface, until Ctrl-C or SIGTERM.
@@ -220,6 +245,15 @@ def serve(
         minimum=minimum,
         quota=quota,
         listed=listed,
+        draft=draft,
+        statements=Statements(
+            about=about,
+            organiser=organiser,
+            contact=contact,
+            retention=retention,
+            legal_basis=legal_basis,
+            language=language,
+        ),
     )
     serving.must_fit(artifact, title, campaign.given())
     _serve(applied, None if artifact is None else _mechanism(artifact), campaign, as_json)
@@ -265,6 +299,13 @@ def create(
     quota: Quota = None,
     listed: serving.Listed = None,
     settings: serving.SettingsFile = None,
+    draft: Draft = None,
+    about: About = None,
+    organiser: Organiser = None,
+    contact: Contact = None,
+    retention: Retention = None,
+    legal_basis: LegalBasis = None,
+    language: Language = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a campaign in a database without serving it; print the owner's key once."""
@@ -282,6 +323,15 @@ def create(
         minimum=minimum,
         quota=quota,
         listed=listed,
+        draft=draft,
+        statements=Statements(
+            about=about,
+            organiser=organiser,
+            contact=contact,
+            retention=retention,
+            legal_basis=legal_basis,
+            language=language,
+        ),
     )
     with _opened(applied.database, applied["secret"]) as store:
         campaign, key = _campaign(store, mechanism, told)
@@ -413,6 +463,8 @@ def _campaign(
 def _must_be_the_same(known: Campaign, given: dict[str, Any]) -> None:
     """Refuse to change a campaign: people have been told what it is."""
     for name, value in given.items():
+        if name == "draft":
+            continue  # it may have been opened since
         if (before := getattr(known, name)) != value:
             remedy = "Use another --title to create another campaign."
             option = "unlabelled" if name == "labelled" else name.replace("_", "-")

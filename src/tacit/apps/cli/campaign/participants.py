@@ -319,6 +319,7 @@ def _show(terms: Campaign, vote: bool, client: Client) -> None:
         terms.title,
         terms.purpose,
         "",
+        *(f"  - {name}: {said}" for name, said in _stated(terms)),
         f"  - To be sent now: {now}.",
         *([f"  - The same token also allows {later}."] if later else []),
         f"  - Mechanism: {terms.mechanism.kind}{_round(terms)}, SHA-256 {terms.fingerprint}",
@@ -326,6 +327,15 @@ def _show(terms: Campaign, vote: bool, client: Client) -> None:
         f"  - Your budget over all campaigns, before this answer: {account.balance()}.",
     ]
     print_text("\n".join([*lines, "", terms.certificate.explain()]))
+
+
+def _stated(terms: Campaign) -> list[tuple[str, str]]:
+    """Return what the owner states, with what they do not state named as such."""
+    from tacit.apps.service.notice import STATEMENTS
+
+    names = [name for name in STATEMENTS if name != "legal_basis"]
+    missing = "the owner has not stated it"
+    return [(name.capitalize(), getattr(terms.about, name) or missing) for name in names]
 
 
 def _round(terms: Campaign) -> str:

@@ -4,14 +4,15 @@ import { Api, Refusal } from "./api.js";
 import { ask, offerExamples, showAnswers } from "./answers.js";
 import { bars, reach } from "./bars.js";
 import { bytesOf } from "./device.js";
+import * as desk from "./desk.js";
 import { paint } from "./drawing.js";
 import { attempt, campaignId, complain, explained, find, make, save, say } from "./page.js";
-import { asTable, groupsOf, largest } from "./results.js";
+import { groupsOf, largest } from "./results.js";
 import { cost, factor, percent, plural } from "./words.js";
 
 const id = await attempt(campaignId);
 const EVERY = 4000, GROUPS = 16;
-const STATES = { open: "Open", early: "Not yet open", closed: "Closed", full: "Full" };
+const STATES = { draft: "Draft", open: "Open", early: "Not yet open", closed: "Closed", full: "Full" };
 let api = null, campaign = null, described = null, seen = null, timer = null, lost = false, shown = null;
 
 // --- what everyone sees -------------------------------------------------------------------------
@@ -27,8 +28,9 @@ async function counts() {
   find("cost").replaceChildren(cost(campaign.total_epsilon),
     make("small", {}, `changes odds by a factor of at most ${factor(campaign.total_epsilon)}`));
   if (!find("explanation").firstChild) find("explanation").append(...explained(campaign.explanation));
-  find("closing").hidden = api === null || campaign.state === "closed";
-  find("table").hidden = shown === null;
+  find("closing").hidden = api === null || ["closed", "draft"].includes(campaign.state);
+  find("tables").hidden = shown === null;
+  desk.showStage(campaign, api !== null);
   document.querySelector("[data-file=model]").hidden = campaign.model === null;
 }
 
@@ -57,8 +59,10 @@ async function results() {
   try {
     const summary = await api.json("/results");
     show(summary);
-    // A busy server answers with results of a moment ago: then this page asks again.
-    if ([summary.reports, summary.votes, summary.model?.sha256].join() === state) seen = `${state} ${open}`;
+    await desk.showPartitions(api, summary, described, campaign.round);
+    // A busy server answers with results of a moment ago: then this page asks again. Those of a closed campaign stay.
+    const current = [summary.reports, summary.votes, summary.model?.sha256].join() === state;
+    if (current || open === "closed") seen = `${state} ${open}`;
   } catch (error) {
     if (!(error instanceof Refusal) || error.code !== "too-few") throw error;
     few(error.body);
@@ -66,6 +70,7 @@ async function results() {
   }
   find("owned").hidden = false;
   find("unlock").hidden = find("key-hint").hidden = true;
+  await desk.showTimeline(api);
 }
 
 function few({ reports = campaign.reports, minimum = campaign.minimum }) {
@@ -80,13 +85,15 @@ const named = (entries, key, name = String) => entries.map((one) => ({ ...one, n
 
 function show(summary) {
   shown = summary;
-  find("table").hidden = false;
+  find("tables").hidden = false;
   find("few").hidden = true;
+  desk.showWithdrawn(summary);
   find("results").hidden = false;
   find("survey").hidden = summary.answers === undefined;
   if (summary.answers) {
     for (const name of ["classes", "codewords", "model"]) find(`${name}-box`).hidden = true;
     poisoning(summary.poisoning);
+    forgery(summary.forgery);
     return showAnswers(summary, described.schema);
   }
   const classes = named(summary.classes, "class");
@@ -155,7 +162,10 @@ function baseline(most) {
 function modelText(published, votes, minimum) {
   const text = published === null ? ["A classifier can be learned from the reports and published."]
     : [`Learned from ${plural(published.reports, "report")} and published.`];
-  if (campaign.vote_epsilon === null) return text[0];
+  if (published === null && campaign.state !== "closed") {
+    text.push("If it is published before the campaign is closed, its readers have no other guarantee than that of a report.");
+  }
+  if (campaign.vote_epsilon === null) return text.join(" ");
   if (published === null) text.push("Participants can then try it and vote on it.");
   else if (votes) text.push("It cannot be replaced, because people have voted on it.");
   else text.push("Until the first vote, it can be learned again.");
@@ -197,6 +207,7 @@ async function unlock() {
     described ??= await new Api(id).json("/device", { keep: "default" });
     if (described.kind === "survey") offerExamples(described.schema);
     await counts();
+    if (campaign.state === "draft") desk.fillDraft(campaign);
     await results();
   } catch (error) {
     api = null;
@@ -216,6 +227,7 @@ async function invite() {
   const { tokens } = await api.json("/invitations", { body: JSON.stringify({ count }) });
   const links = tokens.map((token) => `${location.origin}/c/${id}#token=${encodeURIComponent(token)}`);
   save("invitations.txt", `${links.join("\n")}\n`);
+  await desk.showTimeline(api);
   say(`${plural(count, "invitation")} saved in invitations.txt, one link per line. Keep the file safe.`);
 }
 
@@ -251,11 +263,6 @@ async function download(file) {
   return say(`Saved as ${FILES[file]}.`);
 }
 
-function saveTable() {
-  save("results.csv", asTable(shown), "text/csv");
-  say("Saved as results.csv.");
-}
-
 async function close() {
   await api.json("/close", { body: "{}" });
   find("closing").open = false;
@@ -276,7 +283,17 @@ on(find("invite"), "submit", invite);
 on(find("learn"), "click", learn);
 on(find("ask"), "submit", () => ask(api, described.schema));
 on(find("close"), "click", close);
-on(find("table"), "click", () => saveTable());
+on(find("hold"), "submit", () => desk.showRobust(api));
+on(find("draft-form"), "submit", async () => { await desk.saveDraft(api); await watch(); });
+on(find("open"), "click", async () => { await desk.openDraft(api); await watch(); });
+on(find("add-language"), "click", () => find("languages").append(desk.language()));
+on(find("show-record"), "click", () => desk.showRecord(api));
+on(find("save-record"), "click", () => desk.saveRecord());
+on(find("print-record"), "click", () => print());
+on(find("hide-record"), "click", () => find("record").close());
+for (const button of document.querySelectorAll("[data-table]")) {
+  on(button, "click", () => desk.saveResults(api, button.dataset.table));
+}
 for (const button of document.querySelectorAll("[data-file]")) on(button, "click", () => download(button.dataset.file));
 document.addEventListener("visibilitychange", () => { if (!document.hidden) watch(); });
 

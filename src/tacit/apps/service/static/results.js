@@ -1,4 +1,4 @@
-/* Results for their owner: what sets a group apart, what accuracy has to beat, and a table of all estimates. */
+/* Results for their owner: what sets a group apart, and what accuracy has to beat. */
 
 import { bytesOf } from "./device.js";
 import { columnsOf, titleOf } from "./rows.js";
@@ -39,29 +39,3 @@ function wordsOf(schema, row, mean) {
 /** Returns the label with the largest share, which accuracy has to beat; null without labels. */
 export const largest = ({ classes }) =>
   classes.reduce((most, one) => (most === null || one.share > most.share ? one : most), null);
-
-/** Writes the estimates as a table: what is estimated, of what, the value, and the ends of its interval. */
-export function asTable(summary) {
-  const rows = [["estimate", "of", "value", "low", "high"]];
-  const add = (estimate, of, value, [low, high]) => rows.push([estimate, of, value, low, high]);
-  for (const one of summary.classes ?? []) add("share of label", one.class, one.share, one.interval);
-  for (const one of summary.codewords ?? []) add("share of group", one.codeword + 1, one.share, one.interval);
-  const { accuracy } = summary;
-  if (accuracy) {
-    add("accuracy", "", accuracy.accuracy, accuracy.interval);
-    for (const one of accuracy.by_class) add("recall of label", one.class, one.accuracy, one.interval);
-  }
-  for (const { question, value, groups, interval } of summary.answers ?? []) {
-    if (interval === undefined) continue;
-    if (groups === undefined) add(question, "", value, interval);
-    else for (const [name, own] of Object.entries(groups)) add(question, name, own, interval[name]);
-  }
-  return `${rows.map((row) => row.map(cell).join(",")).join("\r\n")}\r\n`;
-}
-
-/** Quotes a cell; a text that a spreadsheet would take for a formula gets a quote mark before it. */
-function cell(value) {
-  if (typeof value === "number") return String(value);
-  const text = String(value ?? "").replace(/^[=+\-@\t\r]/, "'$&");
-  return `"${text.replaceAll('"', '""')}"`;
-}

@@ -1,0 +1,5 @@
+/* A page to read or print. */
+
+const button = document.getElementById("print");
+button.hidden = false;
+button.addEventListener("click", () => print());
