@@ -349,8 +349,8 @@ class Store:
         with named_errors(), self.engine.begin() as connection:
             for start in range(0, len(values), BLOCK):
                 connection.execute(tables.invitations.insert(), values[start : start + BLOCK])
-        self.answers.invited.add(name, rows)
             count_invited(connection, number, count)
+        self.answers.invited.add(name, rows)
         return made
 
     def _places(self, name: str, kind: str, words: Sequence[str]) -> list[Place]:

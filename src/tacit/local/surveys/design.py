@@ -210,7 +210,7 @@ def _goal(question: str, targets: Any, z: float, found: Any) -> Goal:
 
 
 def _readers(survey: Any, people: int, delta: float) -> Readers:
-    """Return what readers learn from the fewest people that a sheet gets, but for a small chance."""
+    """Return what readers learn from the fewest people of a sheet, but for a small chance."""
     channel = survey.channel()
     each = fewest(people, len(channel.sheets))
     if not each:

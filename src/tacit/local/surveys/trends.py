@@ -23,9 +23,9 @@ from scipy.stats import norm
 
 from tacit.local.reports import Reports
 from tacit.local.surveys import answers, grammar
-from tacit.local.surveys.intervals import Estimate
+from tacit.local.surveys.intervals import LINE, Estimate
 from tacit.local.surveys.questions import Reals
-from tacit.local.surveys.targets import LINE, Target
+from tacit.local.surveys.targets import Target
 from tacit.privacy import errors
 from tacit.privacy.accounting.readers import DELTA
 
