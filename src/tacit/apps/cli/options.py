@@ -15,6 +15,7 @@ _PANELS = {
         *("epsilon", "delta", "rho", "order", "noise_multiplier", "sampling_probability", "steps"),
         *("central_epsilon", "central_delta", "inhouse_public", "unit", "adjacency", "require"),
         *("vote_epsilon", "by_class", "vote_by_class", "at_most", "accountant"),
+        *("person", "most", "one_row_each"),
     ),
     DATA: (
         *(
@@ -31,7 +32,7 @@ _PANELS = {
         ),
         *("members", "others", "attribute", "values", "group", "groups", "private_group"),
         *("bounds", "keys", "max_rows", "max_groups", "regular", "private", "pattern", "size"),
-        *("count", "n", "counts", "prior", "coins", "blank"),
+        *("count", "n", "counts", "prior", "coins", "blank", "assigned"),
     ),
     LEARNING: (
         *("kind", "features", "codewords", "latent_dimension", "radius", "pretraining_epsilon"),
@@ -49,6 +50,18 @@ _PANEL_OF = {name: panel for panel, names in _PANELS.items() for name in names}
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Out = Annotated[Path, typer.Option("--out", help="What to write; must not exist yet.")]
 Data = Annotated[Path, typer.Argument(help="CSV (with a header) or Parquet.", metavar="DATA")]
+Person = Annotated[
+    str | None,
+    typer.Option(help="Column that names whose row it is: at most --most rows of each."),
+]
+MostOfPerson = Annotated[int, typer.Option(help="Most reports of a person, with --person.")]
+OneRowEach = Annotated[
+    bool,
+    typer.Option(
+        "--one-row-each",
+        help="State that each row is another person's; the certificate says that you do.",
+    ),
+]
 InhousePublic = Annotated[
     bool, typer.Option("--inhouse-public", help="State that the in-house rows are public.")
 ]

@@ -25,7 +25,10 @@ from tacit.apps.cli.options import (
     CentralDelta,
     Device,
     InhousePublic,
+    MostOfPerson,
+    OneRowEach,
     Out,
+    Person,
     Seed,
 )
 from tacit.data.tables import naming
@@ -61,18 +64,9 @@ def privatize(
     label: Annotated[
         str | None, typer.Option(help="Column of the label or outcome, to report it too.")
     ] = None,
-    person: Annotated[
-        str | None,
-        typer.Option(help="Column that names whose row it is: at most --most rows of each."),
-    ] = None,
-    most: Annotated[int, typer.Option(help="Most reports of a person, with --person.")] = 1,
-    one_row_each: Annotated[
-        bool,
-        typer.Option(
-            "--one-row-each",
-            help="State that each row is another person's; the certificate says that you do.",
-        ),
-    ] = False,
+    person: Person = None,
+    most: MostOfPerson = 1,
+    one_row_each: OneRowEach = False,
     engine: Annotated[
         str, typer.Option(help="local, or ray: the workers of a Ray cluster share the parts.")
     ] = "local",

@@ -10,7 +10,7 @@ import typer
 from tacit.apps.cli.console import print_values
 from tacit.apps.cli.files import must_be_new
 from tacit.apps.cli.groups import command
-from tacit.apps.cli.options import AsJson, Out
+from tacit.apps.cli.options import AsJson, MostOfPerson, OneRowEach, Out, Person
 from tacit.apps.cli.survey.drafts import SurveyFile, read
 from tacit.privacy import errors
 
@@ -30,18 +30,9 @@ def release(
         typer.Argument(help="Answers: one row per person, CSV or Parquet.", metavar="DATA"),
     ],
     out: Out,
-    person: Annotated[
-        str | None,
-        typer.Option(help="Column that names whose row it is: at most --most rows of each."),
-    ] = None,
-    most: Annotated[int, typer.Option(help="Most reports of a person, with --person.")] = 1,
-    one_row_each: Annotated[
-        bool,
-        typer.Option(
-            "--one-row-each",
-            help="State that each row is another person's; the certificate says that you do.",
-        ),
-    ] = False,
+    person: Person = None,
+    most: MostOfPerson = 1,
+    one_row_each: OneRowEach = False,
     assigned: Annotated[
         str | None,
         typer.Option(
