@@ -80,7 +80,8 @@ def _plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("plain")
     pq.write_table(movements(60), folder / "rows.parquet")
     given = [str(folder / "rows.parquet"), "--epsilon", "1", "--codewords", "3", "--label", "who"]
-    assert main(["collect", "fit", *given, "--out", str(folder / "codebook")]) == 0
+    kind = ("--kind", "codebook")
+    assert main(["collect", "fit", *given, *kind, "--out", str(folder / "codebook")]) == 0
     return folder
 
 

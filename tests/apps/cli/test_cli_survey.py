@@ -95,7 +95,7 @@ def test_bounds_of_public_rows_are_said_to_be_read(
 def test_show_says_what_is_asked_and_what_protects_it(survey: Path, capsys: Any) -> None:
     code, out, _ = run(capsys, "survey", "show", survey)
     assert code == 0
-    for text in ("income, rounded at random to 2 values", "one of these 4 sheets", "epsilon = 2"):
+    for text in ("income, rounded at random to 65 values", "one of these 4 sheets", "epsilon = 2"):
         assert text in out
     told = made(capsys, "survey", "show", survey)
     assert told["guarantee"].startswith("2-DP (local")
@@ -116,7 +116,8 @@ def test_a_plan_is_followed_by_reports_and_answers(
         "mean income by region",
         "share of smoker",
     ]
-    assert planned["designs"][0]["readers"]["people"] == 450
+    # Of 900 people drawn between two sheets, each gets 401 but for a chance of 1 in 1,000.
+    assert planned["designs"][0]["readers"]["people"] == 401
     _, out, _ = run(capsys, *asked)
     for text in ("Best for 900 people", "Other designs", "trusted curator", "independent"):
         assert text in out
