@@ -11,8 +11,8 @@ noise is known: to those of n people is added that of one more, whose answers ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import reduce
+from collections.abc import Callable, Sequence
+from functools import lru_cache, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,15 +82,18 @@ def from_reports(reports: Any, moments: tuple[Moment, ...], where: str = "answer
 def _of_one(parts: tuple[Part, ...], moments: tuple[Moment, ...], weights: Reals) -> Reals:
     """Return the covariance of the weighted scores of somebody with even answers."""
     places = np.flatnonzero(weights)
-    own = [moments[place] for place in places]
-    _, spread = law_of_scores(parts, own, lambda one: one.uniform)
     whole = np.zeros((len(moments), len(moments)))
-    whole[np.ix_(places, places)] = spread
+    whole[np.ix_(places, places)] = _even(parts, tuple(moments[place] for place in places))
     return np.asarray(whole * np.outer(weights, weights))
 
 
+@lru_cache(maxsize=256)
+def _even(parts: tuple[Part, ...], moments: tuple[Moment, ...]) -> Reals:
+    return law_of_scores(parts, moments, lambda one: one.uniform)[1]
+
+
 def law_of_scores(
-    parts: tuple[Part, ...], moments: list[Moment], levels: Callable[[Measure], Reals]
+    parts: tuple[Part, ...], moments: Sequence[Moment], levels: Callable[[Measure], Reals]
 ) -> tuple[Reals, Reals]:
     """Return expectations and covariances of the scores of one report: a product over parts.
 
@@ -100,6 +103,8 @@ def law_of_scores(
     for part in parts:
         names = {one.variable for one in part.measures}
         held = np.array([any(name in names for name, _ in one) for one in moments])
+        if not held.any():
+            continue
         law = reduce(lambda a, b: np.outer(a, b).ravel(), map(levels, part.measures))
         values = np.array([part_values(part, one) for one in moments])
         own, squares = part.sent.seconds(values, law)
