@@ -79,8 +79,8 @@ class CountEstimate:
         at most the risk, for every n, π and confidence.
         """
         confidence = errors.probability("share_interval", "confidence", confidence, zero=False)
-        ends = clopper_pearson(self.support, self.reports, (1 - confidence) / 2)
-        ends = (np.stack(ends, axis=-1) - self.other) / (self.true - self.other)
+        exact = clopper_pearson(self.support, self.reports, (1 - confidence) / 2)
+        ends = (np.stack(exact, axis=-1) - self.other) / (self.true - self.other)
         return np.asarray(np.clip(ends, 0.0, 1.0), np.float64)
 
     def _ends(self, support: int, tail: float) -> tuple[int, int]:
