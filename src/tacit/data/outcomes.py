@@ -63,10 +63,7 @@ class Numeric:
 
     def values(self, where: str, values: Any) -> Reals:
         """Return one column of numbers, clipped to the bounds."""
-        held = errors.held_reals(where, values)
-        if held.ndim != 1 or not held.size:
-            raise errors.InvalidData(f"{where}: outcomes must be one column with at least one row.")
-        return np.clip(held, self.lower, self.upper)
+        return np.clip(column(where, values, "outcomes"), self.lower, self.upper)
 
     def positions(self, where: str, values: Any) -> Integers:
         """Return the position of each number, from 0 at the lower bound to STEPS at the upper."""
@@ -83,6 +80,34 @@ class Numeric:
     def from_plain(plain: Any) -> Numeric | None:
         """Read what `to_plain` wrote; None stays None."""
         return None if plain is None else Numeric(*plain)
+
+
+def column(where: str, values: Any, name: str) -> Reals:
+    """Read one column of numbers, each by itself; whole numbers are held to ±2^53.
+
+    Converted together, one value would decide how the others are read: a truth value is a number in
+    a list that holds a fraction, and none in another. So it is refused in both, like all that is no
+    finite number, in the same words.
+    """
+    try:
+        given = values if isinstance(values, list | tuple) else np.asarray(values)
+        if isinstance(given, np.ndarray) and given.dtype.kind in "iuf":
+            held = errors.held_reals(where, given)
+        else:
+            held = errors.held_reals(where, [_number(one) for one in given])
+        if held.ndim == 1:
+            return held
+    except (TypeError, ValueError):
+        pass
+    condition = "one column of numbers with at least one row, and none may be missing"
+    raise errors.InvalidData(f"{where}: {name} must be {condition}.")
+
+
+def _number(value: Any) -> Any:
+    exact = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if exact or isinstance(value, float | np.float32 | np.float16):
+        return float(value) if not exact else int(value)
+    raise TypeError
 
 
 def bounds(where: str, lower: Any, upper: Any) -> tuple[float, float]:

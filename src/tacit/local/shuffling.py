@@ -116,17 +116,15 @@ def readers(reports: Any, delta: float = DELTA, fake: int = 0) -> Readers:
     """
     delta = errors.probability("readers", "delta", delta)
     rounds = reports if isinstance(reports, list | tuple) else [reports]
-    kinds = [
-        (one.per_person.event_of(event), count)
-        for one in rounds
-        for event, count in one.channel.kinds(one.columns)
-    ]
-    if not kinds:
+    counts = [count for one in rounds for _, count in one.channel.kinds(one.columns)]
+    if not counts:
         errors.refuse("readers", "reports", "at least one", 0)
-    people = min(count for _, count in kinds)
+    people = min(counts)
     _honest(people, fake)
-    # The number that is stated is that of the smallest kind: what is stated follows from it alone.
-    return Readers(weakest({event for event, _ in kinds}, people - fake, delta), people, fake)
+    # What is stated follows from the number of the smallest kind, and from the events that a
+    # certificate names: also those of a sheet that nobody got.
+    kinds = {one.per_person.event(one.channel) for one in rounds if len(one)}
+    return Readers(weakest(kinds, people - fake, delta), people, fake)
 
 
 def _honest(people: int, fake: int) -> int:

@@ -97,7 +97,7 @@ def test_certificates_of_answers_from_different_reports_are_not_joined():
 
 def test_ask_writes_a_certificate_that_is_bound_to_the_table(tmp_path, capsys):
     made = survey()
-    path = made.release(people(900, 1)).write(tmp_path / "r.parquet")
+    path = made.release(people(3000, 1)).write(tmp_path / "r.parquet")
     out, certificate = tmp_path / "a.csv", tmp_path / "c.json"
     words = ["ask", path, "share of smoker", "mean income", "--out", out, "--certificate"]
     assert main([*map(str, [*words, certificate, "--fake", 5, "--delta", 1e-8])]) == 0

@@ -11,6 +11,7 @@ The rounding is drawn in whole numbers, from positions in steps of 2^-20 of L
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -62,17 +63,22 @@ def losses(model: Any, rows: Any, truth: Any, limit: float) -> Integers:
 
 def numbers(values: Any) -> Reals:
     """Read each value by itself as a float; what is none becomes NaN."""
+    if isinstance(values, list | tuple):
+        return np.array([_number(one) for one in values], np.float64)
     given = np.asarray(values)
     if given.dtype.kind in "biuf":
         with np.errstate(all="ignore"):
             return given.astype(np.float64)
-    given = np.asarray(values, dtype=object)
     flat = [_number(one) for one in given.ravel().tolist()]
     return np.array(flat, np.float64).reshape(given.shape)
 
 
 def _number(value: Any) -> float:
+    # numpy would warn of these, or take an array for its only number.
+    several = isinstance(value, np.ndarray) and bool(value.ndim)
+    if several or isinstance(value, np.complexfloating | np.ma.MaskedArray):
+        return math.nan
     try:
         return float(value)
     except (TypeError, ValueError, ArithmeticError):
-        return float("nan")
+        return math.nan

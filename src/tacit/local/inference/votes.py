@@ -235,7 +235,7 @@ class Ballot(Shown):
     @staticmethod
     def from_plain(data: dict[str, Any]) -> Ballot:
         """Read what `to_plain` wrote."""
-        return Ballot(**{**data, "epsilon": Fraction(data["epsilon"])})
+        return Ballot(**data)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -24,7 +24,9 @@ from tacit.privacy.certificate import Certificate
 NONE = "none: rows without noise"
 COVERS = (
     "The interval covers the noise of the reports and the sampling of people, who are taken as a "
-    "simple random sample of a large population, independent between rounds and between sheets."
+    "simple random sample of a large population, independent between rounds and between sheets. It "
+    "is exact for a share that is reported by itself, on one sheet; else it is an approximation, "
+    "which a few people whose numbers are far from everybody else's can break."
 )
 ROWS_COVER = (
     "The interval covers the sampling of people, who are taken as a simple random sample of a "

@@ -18,8 +18,7 @@ from scipy.spatial.distance import cdist
 from scipy.stats import beta
 
 from tacit.data.outcomes import STEPS
-from tacit.local.surveys.moments import Found, Moment, part_values, stated
-from tacit.local.surveys.parts import Part
+from tacit.local.surveys.moments import Found, Moment, law_of_scores, stated
 from tacit.local.surveys.questions import Integers, Reals, SeveralOf
 from tacit.privacy import errors
 from tacit.privacy.randomness import source
@@ -101,33 +100,16 @@ def local(channel: Any, moments: tuple[Moment, ...], assumed: dict[str, Law], pe
         if not able.any():
             continue
         places = np.flatnonzero(able)
-        mean, spread = _scores(parts, [moments[place] for place in places], assumed)
+        own_moments = [moments[place] for place in places]
+        mean, spread = law_of_scores(
+            parts,
+            own_moments,
+            lambda one: assumed[one.variable].weights @ one.law(assumed[one.variable].answers),
+        )
         own = share[places]
         value[places] += own * mean
         covariance[np.ix_(places, places)] += np.outer(own, own) * spread / each
     return Found(value, covariance, people)
-
-
-def _scores(
-    parts: tuple[Part, ...], moments: list[Moment], assumed: dict[str, Law]
-) -> tuple[Reals, Reals]:
-    """Return expectations and covariances of the scores of one report: a product over parts."""
-    mean, second = np.ones(len(moments)), np.ones((len(moments), len(moments)))
-    for part in parts:
-        names = {one.variable for one in part.measures}
-        held = np.array([any(name in names for name, _ in one) for one in moments])
-        levels = [
-            assumed[one.variable].weights @ one.law(assumed[one.variable].answers)
-            for one in part.measures
-        ]
-        law = reduce(lambda a, b: np.outer(a, b).ravel(), levels)
-        values = np.array([part_values(part, one) for one in moments])
-        own, squares = part.sent.seconds(values, law)
-        own = np.where(held, own, 1.0)
-        both = held[:, None] & held
-        mean *= own
-        second *= np.where(both, squares, np.outer(own, own))
-    return mean, second - np.outer(mean, mean)
 
 
 def central(

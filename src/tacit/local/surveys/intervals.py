@@ -2,8 +2,9 @@ r"""Intervals from an estimate and its covariance, by inverting tests.
 
 References
 ----------
+.. [CP34] Clopper, Pearson. The use of confidence or fiducial limits illustrated in the case of the
+   binomial. Biometrika 1934.
 .. [Fie54] Fieller. Some problems in interval estimation. JRSS B 1954.
-.. [Wil27] Wilson. Probable inference, the law of succession, and statistical inference. JASA 1927.
 .. [ZD08] Zou, Donner. Construction of confidence limits about effect measures: a general approach.
    Statistics in Medicine 2008.
 """
@@ -19,6 +20,7 @@ from scipy.optimize import isotonic_regression
 from scipy.stats import norm
 
 from tacit.local.surveys.questions import Reals
+from tacit.privacy.mechanisms.counts import clopper_pearson
 
 Interval = tuple[float, float]
 LINE = (-math.inf, math.inf)
@@ -84,16 +86,18 @@ def _ray(a: float, b: float, spread: Reals, z: float, ends: Interval, inside: bo
     return (high, math.inf) if toward > 0 else (-math.inf, low)
 
 
-def wilson(value: float, ends: Interval, people: int, z: float) -> tuple[float, Interval]:
-    """Return the standard error and interval of a mean of scores with two values [Wil27]_."""
+def exact(value: float, ends: Interval, people: int, z: float) -> tuple[float, Interval]:
+    """Return the standard error and interval of a mean of scores with two values [CP34]_.
+
+    How many scores have the larger one is binomial: the interval misses with at most the risk of z,
+    for every number of people, share and risk.
+    """
     low, high = ends
     share = (value - low) / (high - low)
-    middle = (share + z * z / (2 * people)) / (1 + z * z / people)
-    inner = share * (1 - share) / people + (z / (2 * people)) ** 2
-    half = z * math.sqrt(max(inner, 0.0)) / (1 + z * z / people)
+    larger = np.array(round(share * people))
+    bottom, top = clopper_pearson(larger, people, float(norm.sf(z)))
     error = math.sqrt(max(share * (1 - share), 0.0) / max(people - 1, 1)) * (high - low)
-    around = (middle - half, middle + half)
-    return error, (low + around[0] * (high - low), low + around[1] * (high - low))
+    return error, (low + float(bottom) * (high - low), low + float(top) * (high - low))
 
 
 def difference(first: Estimate, second: Estimate, label: str) -> Estimate:

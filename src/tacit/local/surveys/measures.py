@@ -11,6 +11,7 @@ A number is rounded at random, so that the level has the right expectation:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -108,7 +109,7 @@ class Measure:
         """The ends of the bins."""
         return np.linspace(self.lower, self.upper, self.size + 1)
 
-    @property
+    @cached_property
     def uniform(self) -> Reals:
         """The law of levels where every answer is as likely as any other."""
         if self.kind == "option":

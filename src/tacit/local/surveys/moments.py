@@ -1,18 +1,24 @@
-"""Expectations of functions of answers, estimated from reports or from rows, with covariance.
+r"""Expectations of functions of answers, estimated from reports or from rows, with covariance.
 
 A report has a score for each function of the answers (`tacit.local.surveys.laws`), whose
 expectation given the answers is the function. People are a simple random sample of a large
 population, so that the scores are independent and equally distributed: their empirical covariance
-holds the noise and the sampling of people.
+holds the noise and the sampling of people. A few scores may be equal by chance, though the law of
+noise is known: to those of n people is added that of one more, whose answers are taken as even,
+
+.. math:: \frac{(n - 1)\,\hat\Sigma + \Sigma_0}{n} .
 """
 
 from __future__ import annotations
 
-from functools import reduce
+from collections.abc import Callable, Sequence
+from functools import lru_cache, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import norm, t
 
+from tacit.local.surveys.measures import Measure
 from tacit.local.surveys.parts import Part
 from tacit.local.surveys.questions import Integers, Reals
 from tacit.privacy import errors
@@ -29,6 +35,12 @@ class Found(NamedTuple):
     covariance: Reals
     people: int
     ends: tuple[float, float] | None = None
+    degrees: int | None = None
+    """Degrees of freedom of an estimated covariance; None where it is known."""
+
+    def quantile(self, z: float) -> float:
+        """Return Student's quantile for a normal one, as the covariance was estimated."""
+        return z if self.degrees is None else float(t.isf(norm.sf(z), max(self.degrees, 1)))
 
 
 def from_reports(reports: Any, moments: tuple[Moment, ...], where: str = "answer") -> Found:
@@ -52,14 +64,55 @@ def from_reports(reports: Any, moments: tuple[Moment, ...], where: str = "answer
         for place in np.flatnonzero(used[number]):
             scores[:, place] = _scores(channel, number, rows, moments[place])
         scores *= shares[number]
-        value += counts @ scores / counts.sum()
-        covariance += np.atleast_2d(np.cov(scores.T, fweights=counts)) / counts.sum()
+        own = int(counts.sum())
+        value += counts @ scores / own
+        spread = (own - 1) * np.atleast_2d(np.cov(scores.T, fweights=counts))
+        covariance += (
+            spread + _of_one(channel.sheets[number], moments, used[number] * shares[number])
+        ) / own**2
     ends = (
         _ends(channel.sheets[asked[0]], moments[0])
         if (len(asked), len(moments)) == (1, 1)
         else None
     )
-    return Found(value, covariance, int(people[asked].sum()), ends)
+    total = int(people[asked].sum())
+    return Found(value, covariance, total, ends, total - len(asked))
+
+
+def _of_one(parts: tuple[Part, ...], moments: tuple[Moment, ...], weights: Reals) -> Reals:
+    """Return the covariance of the weighted scores of somebody with even answers."""
+    places = np.flatnonzero(weights)
+    whole = np.zeros((len(moments), len(moments)))
+    whole[np.ix_(places, places)] = _even(parts, tuple(moments[place] for place in places))
+    return np.asarray(whole * np.outer(weights, weights))
+
+
+@lru_cache(maxsize=256)
+def _even(parts: tuple[Part, ...], moments: tuple[Moment, ...]) -> Reals:
+    return law_of_scores(parts, moments, lambda one: one.uniform)[1]
+
+
+def law_of_scores(
+    parts: tuple[Part, ...], moments: Sequence[Moment], levels: Callable[[Measure], Reals]
+) -> tuple[Reals, Reals]:
+    """Return expectations and covariances of the scores of one report: a product over parts.
+
+    `levels` gives the law of the levels of a measure; different measures are independent.
+    """
+    mean, second = np.ones(len(moments)), np.ones((len(moments), len(moments)))
+    for part in parts:
+        names = {one.variable for one in part.measures}
+        held = np.array([any(name in names for name, _ in one) for one in moments])
+        if not held.any():
+            continue
+        law = reduce(lambda a, b: np.outer(a, b).ravel(), map(levels, part.measures))
+        values = np.array([part_values(part, one) for one in moments])
+        own, squares = part.sent.seconds(values, law)
+        own = np.where(held, own, 1.0)
+        both = held[:, None] & held
+        mean *= own
+        second *= np.where(both, squares, np.outer(own, own))
+    return mean, second - np.outer(mean, mean)
 
 
 def _different(rows: Integers, most: int) -> tuple[Integers, Integers]:
@@ -95,7 +148,8 @@ def from_rows(survey: Any, rows: Any, moments: tuple[Moment, ...]) -> Found:
     scores = np.stack(products, axis=1)
     shares = len(moments) == 1 and all(function[0] == "is" for _, function in moments[0])
     covariance = np.atleast_2d(np.cov(scores.T)) / len(scores)
-    return Found(scores.mean(axis=0), covariance, len(scores), (0.0, 1.0) if shares else None)
+    ends = (0.0, 1.0) if shares else None
+    return Found(scores.mean(axis=0), covariance, len(scores), ends, len(scores) - 1)
 
 
 def _needed(moment: Moment, among: tuple[Moment, ...]) -> str:

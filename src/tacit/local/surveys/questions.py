@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.outcomes import STEPS, bounds, positions
+from tacit.data.outcomes import STEPS, bounds, column, positions
 from tacit.privacy import errors
 
 Integers = npt.NDArray[np.int64]
@@ -131,11 +131,7 @@ class Number(Question):
 
     def values(self, where: str, values: Any) -> Reals:
         """Return the answers as numbers within the bounds."""
-        try:
-            return np.clip(errors.held_reals(where, values), self.lower, self.upper)
-        except errors.InvalidData:
-            condition = "answers must be numbers, and none may be missing"
-            raise errors.InvalidData(f"{where}: {condition}.") from None
+        return np.clip(column(where, values, "answers"), self.lower, self.upper)
 
     def encode(self, where: str, values: Any) -> Integers:
         return positions(self.values(where, values), self.lower, self.upper)

@@ -86,9 +86,7 @@ class Survey:
                 wanted = "tacit.YesNo, OneOf, SeveralOf, Number or Date"
                 errors.refuse("Survey", f"question {name!r}", wanted, one)
         self.epsilon = errors.epsilon_in_range("Survey", epsilon)
-        self.sheets = tuple(
-            (one,) if isinstance(one, str) else tuple(one) for one in (sheets or self.questions)
-        )
+        self.sheets = _sheets(sheets or self.questions)
         self.divided = bool(divided)
         self._bases = None if bases is None else _stored(bases)
         _ = self._channel.event
@@ -143,7 +141,7 @@ class Survey:
 
     def measure(self, asked: str) -> Measure:
         """Return how a variable is measured: "income", "income:moments" or "income:bins"."""
-        name, _, how = asked.partition(":") if isinstance(asked, str) else ("", "", "")
+        name, _, how = asked.partition(":")
         one = self.variables.get(name)
         if one is None:
             known = ", ".join(dict.fromkeys([*self.questions, *self.variables]))
@@ -327,11 +325,9 @@ class Survey:
         if not isinstance(asked, dict):
             errors.refuse("Survey", "questions", "an object", asked)
         named = {name: questions.from_plain(name, one) for name, one in asked.items()}
-        epsilon = plain.get("epsilon")
-        epsilon = Fraction(epsilon) if isinstance(epsilon, str) else epsilon
         return cls(
             named,
-            epsilon=epsilon,
+            epsilon=plain.get("epsilon"),
             sheets=plain.get("sheets"),
             divided=plain.get("divided", False),
             bases=plain.get("bases"),
@@ -370,12 +366,25 @@ class Survey:
         return cls.from_plain({"bases": [], **parameters, "questions": named})
 
 
+def _sheets(given: Any) -> tuple[tuple[str, ...], ...]:
+    """Return each sheet as the names on it."""
+    try:
+        sheets = tuple((one,) if isinstance(one, str) else tuple(one) for one in given)
+        if all(isinstance(name, str) for sheet in sheets for name in sheet):
+            return sheets
+    except TypeError:
+        pass
+    errors.refuse("Survey", "sheets", "names, or lists of names", given)
+
+
 def _stored(bases: Any) -> dict[tuple[Fraction, int], Base]:
     """Read laws as `Survey.bases` lists them; `GroupedMean` refuses what breaks the guarantee."""
     try:
         return {
-            (errors.epsilon_in_range("Survey", Fraction(epsilon)), groups): tuple(base)
+            (errors.epsilon_in_range("Survey", epsilon), groups): tuple(base)
             for epsilon, groups, base in bases
         }
-    except (TypeError, ValueError, ZeroDivisionError):
+    except errors.InvalidParameter:
+        raise
+    except (TypeError, ValueError):
         errors.refuse("Survey", "bases", "triples of epsilon, groups and base", bases)

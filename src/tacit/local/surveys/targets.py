@@ -35,9 +35,9 @@ class Expectation(Target):
         """Invert the test of a share where scores have two values, else of a normal mean."""
         value = float(found.value[0])
         if found.ends is not None:
-            error, ends = intervals.wilson(value, found.ends, found.people, z)
+            error, ends = intervals.exact(value, found.ends, found.people, z)
         else:
-            error = math.sqrt(found.covariance[0, 0])
+            error, z = math.sqrt(found.covariance[0, 0]), found.quantile(z)
             ends = (value - z * error, value + z * error)
         return _limited(self.label, value, error, ends, self.limits, z)
 
@@ -54,7 +54,7 @@ class Ratio(Target):
         a, b = self.parts(found.value, found.covariance)
         if not b or not math.isfinite(a / b):
             return Estimate(self.label, math.nan, math.inf, self.limits)
-        slopes = self._slopes(found)
+        slopes, z = self._slopes(found), found.quantile(z)
         error, ends = intervals.fieller(a, b, slopes @ found.covariance @ slopes.T, z)
         return _limited(self.label, a / b, error, ends, self.limits, z)
 
@@ -84,7 +84,7 @@ class Quantile(Target):
 
     def estimate(self, found: Found, z: float) -> Estimate:
         """Invert the test that the distribution function is the level here."""
-        bins = len(self.edges) - 1
+        bins, z = len(self.edges) - 1, found.quantile(z)
         sums = np.tri(bins + 1, bins, -1)  # shares below each edge
         if self.group is None:
             gaps, spread = sums @ found.value[:bins] - self.level, sums
@@ -125,6 +125,7 @@ class Logistic(Target):
         if solved is None:
             return Estimate(self.label, math.nan, math.inf, LINE)
         value, error = float(solved[self.place]), fit.error(solved, self.place)
+        z = found.quantile(z)
         ends = (
             fit.end(solved, self.place, -error, z),
             fit.end(solved, self.place, error, z),

@@ -6,6 +6,8 @@ References
    binomial. Biometrika 1934.
 .. [WBLJ17] Wang, Blocki, Li, Jha. Locally differentially private protocols for frequency
    estimation. USENIX Security 2017 ("pure" protocols).
+.. [ZD08] Zou, Donner. Construction of confidence limits about effect measures: a general approach.
+   Statistics in Medicine 2008.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import beta, binom, norm
+from scipy.stats import beta, binom
 
 from tacit.privacy import errors
 
@@ -77,11 +79,8 @@ class CountEstimate:
         at most the risk, for every n, π and confidence.
         """
         confidence = errors.probability("share_interval", "confidence", confidence, zero=False)
-        tail, seen = (1 - confidence) / 2, self.support
-        rest = self.reports - seen
-        low = np.where(seen > 0, beta.ppf(tail, np.maximum(seen, 1), rest + 1), 0.0)
-        high = np.where(rest > 0, beta.ppf(1 - tail, seen + 1, np.maximum(rest, 1)), 1.0)
-        ends = (np.stack([low, high], axis=-1) - self.other) / (self.true - self.other)
+        exact = clopper_pearson(self.support, self.reports, (1 - confidence) / 2)
+        ends = (np.stack(exact, axis=-1) - self.other) / (self.true - self.other)
         return np.asarray(np.clip(ends, 0.0, 1.0), np.float64)
 
     def _ends(self, support: int, tail: float) -> tuple[int, int]:
@@ -107,43 +106,73 @@ class CountEstimate:
 
 @dataclass(frozen=True)
 class ShareChange:
-    """By how much each share of the population has changed, from reports of the same people.
-
-    Standard errors and intervals cover the randomisation and the sampling of people, with the
-    dependence of a person's two reports on one permanent answer.
-    """
-
-    values: npt.NDArray[np.float64]
-    standard_errors: npt.NDArray[np.float64]
-    people: int
-
-    def interval(self, confidence: float = 0.95) -> npt.NDArray[np.float64]:
-        """Compute intervals of normal quantiles, one row with two ends per category."""
-        confidence = errors.probability("interval", "confidence", confidence, zero=False)
-        half = norm.ppf(0.5 + confidence / 2) * self.standard_errors
-        return np.stack([self.values - half, self.values + half], axis=-1)
-
-
-def paired_change(
-    gained: npt.NDArray[np.int64],
-    lost: npt.NDArray[np.int64],
-    people: int,
-    true: float,
-    other: float,
-) -> ShareChange:
-    r"""Estimate changes of shares from pairs of reports.
+    r"""By how much each share of the population has changed, from reports of the same people.
 
     A person's two reports support a category in the second round alone (gained), in the first
     alone (lost), or in both or neither. Expectations add up whether reports are independent or not:
 
     .. math:: \hat\Delta_v = \frac{g_v - l_v}{n\,(p - q)}
 
-    and people are independent, so the variance of one person's difference is that of the sample.
+    and people are independent, so the variance of one person's difference is that of the sample:
+    standard errors and intervals cover the randomisation and the sampling of people, with the
+    dependence of a person's two reports on one permanent answer.
     """
-    mean = (gained - lost) / people
-    spread = (gained + lost) / people - mean**2
-    error = np.sqrt(spread / max(people - 1, 1)) / (true - other)
-    return ShareChange(np.asarray(mean / (true - other)), np.asarray(error), people)
+
+    gained: npt.NDArray[np.int64]
+    lost: npt.NDArray[np.int64]
+    people: int
+    reach: float
+    """p − q: how much likelier a report supports its own category than another one."""
+
+    @property
+    def values(self) -> npt.NDArray[np.float64]:
+        """Unbiased changes of the shares."""
+        return np.asarray((self.gained - self.lost) / self.people / self.reach)
+
+    @property
+    def standard_errors(self) -> npt.NDArray[np.float64]:
+        """Their standard errors, estimated from the spread of the differences."""
+        spread = (self.gained + self.lost) / self.people - (self.values * self.reach) ** 2
+        return np.asarray(np.sqrt(spread / max(self.people - 1, 1)) / self.reach)
+
+    def interval(self, confidence: float = 0.95) -> npt.NDArray[np.float64]:
+        """Compute intervals for the changes, one row with two ends per category.
+
+        They are made from the exact intervals of gained and lost ([ZD08]_, with the correlation of
+        two counts of one sample), so that a change that nobody's reports show is not taken as none.
+        From twenty people on, they hold at each level that was tried.
+        """
+        confidence = errors.probability("interval", "confidence", confidence, zero=False)
+        tail, size = (1 - confidence) / 2, self.people
+        gained, lost = self.gained / size, self.lost / size
+        low, high = clopper_pearson(self.gained, size, tail)
+        least, most = clopper_pearson(self.lost, size, tail)
+        rest = np.maximum((1 - gained) * (1 - lost), 1e-300)
+        correlation = -np.sqrt(gained * lost / rest)
+        below = _joined(gained - low, most - lost, correlation)
+        above = _joined(high - gained, lost - least, correlation)
+        middle = gained - lost
+        return np.stack([middle - below, middle + above], axis=-1) / self.reach
+
+
+def _joined(
+    first: npt.NDArray[np.float64],
+    second: npt.NDArray[np.float64],
+    correlation: npt.NDArray[np.float64],
+) -> npt.NDArray[np.float64]:
+    """Return how far the difference of two estimates reaches, from how far each does."""
+    squared = first**2 - 2 * correlation * first * second + second**2
+    return np.asarray(np.sqrt(np.maximum(squared, 0.0)))
+
+
+def clopper_pearson(
+    seen: npt.NDArray[np.int64], size: int, tail: float
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the ends of exact intervals for probabilities [CP34]_, with this risk at each end."""
+    rest = size - seen
+    low = np.where(seen > 0, beta.ppf(tail, np.maximum(seen, 1), rest + 1), 0.0)
+    high = np.where(rest > 0, beta.isf(tail, seen + 1, np.maximum(rest, 1)), 1.0)
+    return low, high
 
 
 def _first(holds: Callable[[int], bool], most: int) -> int:

@@ -27,7 +27,6 @@ from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.mechanisms.counts import (
     CountEstimate,
     ShareChange,
-    paired_change,
     unbiased_counts,
 )
 from tacit.privacy.mechanisms.randomized_response import RandomizedResponse
@@ -263,7 +262,8 @@ class MemoizedResponse(Shown):
             old, new = self._supported(first[block]), self._supported(second[block])
             gained += (new & ~old).sum(axis=0)
             lost += (old & ~new).sum(axis=0)
-        return paired_change(gained, lost, len(first), *self._chances)
+        true, other = self._chances
+        return ShareChange(gained, lost, len(first), true - other)
 
     @property
     def _chances(self) -> tuple[float, float]:
