@@ -239,6 +239,8 @@ def test_withdrawing_what_a_restored_backup_lacks_spends_the_token(store, mechan
         connection.execute(tables.answers.delete())
     store.withdraw(campaign.id, receipt)  # "withdrawn": true
     assert code(store.submit(REPORT, campaign.id, [(token, first)])[0]) == "withdrawn"
+    store.withdraw(campaign.id, receipt)
+    assert store.withdrawn(campaign.id) == (1, 0)  # counted once, although nothing was deleted
 
 
 @pytest.mark.heavy
