@@ -122,6 +122,7 @@ def _print_results(summary: dict[str, Any]) -> None:
             (str(one["class"]), f"{one['voters']:,.0f}", *accuracy_cells(one))
             for one in accuracy["by_class"]
         ]
+        lines += _baseline(summary)
         print_table("Accuracy by votes", ("class", "votes", "accuracy", level), lines)
     elif summary["votes"]:
         minimum = f"{summary['minimum']:,}"
@@ -135,6 +136,14 @@ def _print_results(summary: dict[str, Any]) -> None:
     print_text(summary["forgery"]["words"])
     columns = ("fakes", "share, if they lie", "share, if they forge", "accuracy, if they forge")
     print_table("Largest shift that fake participants could cause", columns, fakes)
+
+
+def _baseline(summary: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Return the line of what an accuracy has to beat: always answering the largest label."""
+    from tacit.apps.service.exports import baseline
+
+    most = baseline(summary)
+    return [] if most is None else [(f"always {most['class']}", "", *_share(most))]
 
 
 def _share(one: dict[str, Any]) -> tuple[str, str]:
