@@ -190,31 +190,33 @@ def export(
     print_values({"written": str(out)}, as_json, "Exported")
 
 
-def notice(url: Url, out: MaybeOut = None) -> None:
+def notice(url: Url, out: MaybeOut = None, as_json: AsJson = False) -> None:
     """Print the privacy notice (GDPR, article 13) as Markdown, made from the campaign's settings.
 
     What the owner has not stated is named as missing.
     """
     with connected(url) as client:
-        _write(client.notice(), out)
+        _write(client.notice(), out, as_json)
 
 
-def record(url: Url, key: OwnerKey = None, out: MaybeOut = None) -> None:
+def record(url: Url, key: OwnerKey = None, out: MaybeOut = None, as_json: AsJson = False) -> None:
     """Print the record of processing (GDPR, article 30) as Markdown, from the campaign's settings.
 
     What the owner has not stated is named as missing.
     """
     with connected(url, key=key) as client:
-        _write(client.desk.record(), out)
+        _write(client.desk.record(), out, as_json)
 
 
-def _write(paper: Paper, out: Path | None) -> None:
+def _write(paper: Paper, out: Path | None, as_json: bool) -> None:
     text = paper.to_markdown()
-    if out is None:
+    if out is not None:
+        must_be_new(out)
+        files.create(out, text.encode())
+    if as_json:
+        print_json(paper.to_plain())
+    elif out is None:
         print(text, end="")
-        return
-    must_be_new(out)
-    files.create(out, text.encode())
 
 
 def _count(people: int | None) -> str:
