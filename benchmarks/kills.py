@@ -325,6 +325,7 @@ class Trial:
                     one.result()
             if everything:
                 self.settle()
+                print(f"{number} kills: {dict(self.found)}", file=sys.stderr, flush=True)
             if number % max(self.kills // 4, 1) == 0:
                 self.replace_by_backup(backups := backups + 1)
         self.settle()
