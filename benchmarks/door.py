@@ -83,7 +83,7 @@ class Server:
         with self.log.open("wb") as log:
             command = [sys.executable, "-c", _SERVE, *arguments]
             self.process = subprocess.Popen(command, stderr=log, stdout=log)
-        for _ in range(300):
+        for _ in range(1200):  # seconds pass on a busy machine
             if self.get("/v1/health")[0] == 200:
                 return
             time.sleep(0.1)

@@ -22,7 +22,9 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import multiprocessing
 import random
+import socket
 import sys
 import tempfile
 import threading
@@ -41,7 +43,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "apps" / "service")
 
 import postgres
 
-from service import ServiceProcess, Supply
+from service import Supply, serve
 
 SENDERS, PAUSE = 6, 0.04
 SIZES = (*[1] * 60, *[20] * 4, 600)
@@ -76,20 +78,50 @@ class Known:
             return set(self.receipts), set(self.withdrawn)
 
 
+class Server:
+    """A process that serves, forked from one that has loaded everything: that takes a moment."""
+
+    forks = multiprocessing.get_context("forkserver")
+    forks.set_forkserver_preload(["service", "uvicorn", "tacit.apps.service.server"])
+
+    def __init__(self, url: str, secret: Path) -> None:
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            self.port: int = found.getsockname()[1]
+        arguments = (url, str(secret), str(self.port))
+        self.process = self.forks.Process(target=serve, args=arguments, daemon=True)
+        self.process.start()
+        for _ in range(3000):
+            link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+            try:
+                link.request("GET", "/v1/live")
+                if link.getresponse().status == 200:
+                    return
+            except OSError:
+                time.sleep(0.05)
+            finally:
+                link.close()
+        raise RuntimeError("the server did not start")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.join()
+
+
 class Servers:
     """Server processes on one database."""
 
     def __init__(self, url: str, secret: Path, count: int) -> None:
         self.url, self.secret, self.count = url, secret, count
         self.pool = ThreadPoolExecutor(count)
-        self.running: list[ServiceProcess | None] = []
+        self.running: list[Server | None] = []
         self.start()
 
     def start(self) -> None:
         self.running = list(self.pool.map(lambda _: self._new(), range(self.count)))
 
-    def _new(self) -> ServiceProcess:
-        return ServiceProcess(self.url, self.secret)
+    def _new(self) -> Server:
+        return Server(self.url, self.secret)
 
     def port(self) -> int | None:
         alive = [one.port for one in self.running if one is not None]
@@ -98,8 +130,7 @@ class Servers:
     def kill(self, at: int) -> None:
         one, self.running[at] = self.running[at], None
         if one is not None:
-            one.process.kill()
-            one.process.wait()
+            one.kill()
 
     def kill_all(self) -> None:
         for at in range(self.count):
