@@ -53,7 +53,7 @@ def test_imports_are_there_and_used(name):
 
 @pytest.mark.parametrize(("page", "scripts"), [
     ("participate.html", ("participate.js", "answer.js", "sheet.js", "page.js")),
-    ("owner.html", ("owner.js", "answers.js", "page.js")),
+    ("owner.html", ("owner.js", "desk.js", "answers.js", "page.js")),
 ])  # fmt: skip
 def test_every_element_that_scripts_ask_for_is_on_the_page(page, scripts):
     there = re.findall(r'\sid="([^"]+)"', PAGES[page])

@@ -665,7 +665,7 @@ def test_a_lost_batch_is_stored_once(campaign: Campaign, digits: Any) -> None:
 def test_large_batches_are_split(
     campaign: Campaign, digits: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tacit.apps.service.client.LARGEST_BATCH", 4)
+    monkeypatch.setattr("tacit.apps.service.sending.LARGEST_BATCH", 4)
     monkeypatch.setattr("tacit.apps.service.client.MOST_TOKENS", 3)
     client = campaign.client(key=campaign.key)
     tokens = client.invite(10)

@@ -1,8 +1,10 @@
 """The door: limits on heads, on time and on connections, in front of a real server."""
 
 import asyncio
+import gc
 import socket
 import ssl
+import struct
 import threading
 import time
 from contextlib import contextmanager
@@ -11,6 +13,7 @@ from http import HTTPStatus
 
 import pytest
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from tacit.apps.service import heads
 from tacit.apps.service.door import Door, DoorLimits, networks
@@ -206,6 +209,19 @@ def test_an_early_answer_to_a_large_body_is_read():
             b"POST /early HTTP/1.1\r\nContent-Length: 90000000\r\n\r\n" + b"x" * 10**6
         )
         assert answer(connection).startswith(b"HTTP/1.1 200")
+
+
+def test_a_body_that_nobody_read_is_freed_with_its_connection():
+    """The server's own timer holds the connection for some seconds more."""
+    large = b"POST /early HTTP/1.1\r\nContent-Length: 90000000\r\n\r\n" + b"x" * 200_000
+    with served() as (port, _):
+        for _ in range(20):
+            with link(port, large) as connection:
+                connection.recv(1000)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        time.sleep(1)  # the timer takes five
+        cycles = [one for one in gc.get_objects() if isinstance(one, RequestResponseCycle)]
+        assert len(cycles) <= 2
 
 
 @pytest.mark.heavy

@@ -24,7 +24,6 @@ from tacit.apps.service.connection import (
     ServiceError,
     field_of,
     one_line,
-    problem_of,
     read_object,
     to_json,
     word,
@@ -33,6 +32,7 @@ from tacit.apps.service.given import as_json, labels_of, only_one, together
 from tacit.apps.service.kept import Kept, StoredDraw
 from tacit.apps.service.owning import Desk
 from tacit.apps.service.papers import Paper
+from tacit.apps.service.sending import body_of, send, send_many
 from tacit.apps.service.terms import checked
 from tacit.local.inference.default import model_for
 from tacit.local.inference.votes import Ballot, cast
@@ -41,9 +41,7 @@ from tacit.privacy import artifact, errors
 from tacit.privacy.accounting.device_ledger import DeviceLedger
 from tacit.privacy.guarantees import Guarantee
 
-LARGEST_BATCH = 1000
 MOST_TOKENS = 100_000
-_ABOUT = {"report": "artifact", "vote": "model"}
 _USED = {"report": "already-reported", "vote": "already-voted"}
 
 
@@ -187,14 +185,15 @@ class Client:
 
     def send(self, token: str, report: Mapping[str, Any]) -> str:
         """Send one report that was drawn before, as JSON-ready columns; return the receipt."""
-        return self._send(token, "report", self._body("report", self._report_mark(), dict(report)))
+        body = body_of("report", self._report_mark(), dict(report))
+        return send(self._connection, token, "report", body)
 
     def send_batch(
         self, items: Sequence[tuple[str, Mapping[str, Any]]]
     ) -> list[str | ServiceError]:
         """Send reports that were drawn before; return a receipt or an error for each, in order."""
         given = [{"token": token, "report": dict(report)} for token, report in items]
-        return self._send_many("report", self._report_mark(), given)
+        return send_many(self._connection, "report", self._report_mark(), given)
 
     def vote(self, token: str, row: Any, label: Any) -> str:
         """Try the published model on one row and vote on whether it was right; return the receipt.
@@ -220,12 +219,13 @@ class Client:
 
     def send_vote(self, model: Any, token: str, vote: Any) -> str:
         """Send one vote that was cast before; return the receipt."""
-        return self._send(token, "vote", self._body("vote", artifact.fingerprint(model), vote))
+        body = body_of("vote", artifact.fingerprint(model), vote)
+        return send(self._connection, token, "vote", body)
 
     def send_votes(self, model: Any, items: Sequence[tuple[str, Any]]) -> list[str | ServiceError]:
         """Send many votes on a model; return a receipt or an error for each, in order."""
         given = [{"token": token, "vote": vote} for token, vote in items]
-        return self._send_many("vote", artifact.fingerprint(model), given)
+        return send_many(self._connection, "vote", artifact.fingerprint(model), given)
 
     def price(self, kind: str) -> Guarantee:
         """Return the guarantee of a report or a vote: what it costs, whatever the row is."""
@@ -448,35 +448,15 @@ class Client:
             )
         return number
 
-    @staticmethod
-    def _body(kind: str, mark: str, content: Any) -> str:
-        return to_json({_ABOUT[kind]: mark, kind: content}).decode()
-
     def _keep(self, token: str, kind: str, mark: str, content: Any) -> StoredDraw:
-        draw = StoredDraw(mark, self._body(kind, mark, content))
+        draw = StoredDraw(mark, body_of(kind, mark, content))
         return self.kept.keep(self.address.campaign, token, kind, draw)
 
     def _send_kept(self, token: str, kind: str, draw: StoredDraw) -> str:
         self.kept.made(self.address.campaign, token, kind)
-        receipt = self._send(token, kind, draw.body)
+        receipt = send(self._connection, token, kind, draw.body)
         self.kept.answered(self.address.campaign, token, kind, receipt)
         return receipt
-
-    def _send(self, token: str, kind: str, body: str) -> str:
-        answer = self._connection.post(f"/{kind}s", body.encode(), bearer=token)
-        return field_of(answer, "receipt", str)
-
-    def _send_many(
-        self, kind: str, mark: str, given: list[dict[str, Any]]
-    ) -> list[str | ServiceError]:
-        outcomes: list[str | ServiceError] = []
-        for start in range(0, len(given), LARGEST_BATCH):
-            some = given[start : start + LARGEST_BATCH]
-            body = to_json({_ABOUT[kind]: mark, f"{kind}s": some})
-            answer = self._connection.post(f"/{kind}s/batch", body)
-            results = field_of(answer, "results", list)
-            outcomes += [_outcome(one) for one, _ in zip(results, some, strict=True)]
-        return outcomes
 
 
 def _is_final(described: dict[str, Any]) -> bool:
@@ -493,10 +473,3 @@ def _unless_empty() -> Iterator[None]:
     except ServiceError as error:
         if error.code != "too-few" or error.extra.get("round") is None:
             raise
-
-
-def _outcome(result: Any) -> str | ServiceError:
-    if isinstance(result, dict) and "receipt" in result:
-        return str(result["receipt"])
-    refused = field_of(result, "problem", dict)
-    return problem_of(refused, field_of(refused, "status", int))

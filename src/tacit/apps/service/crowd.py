@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from tacit.apps.service.client import LARGEST_BATCH, Client
+from tacit.apps.service.client import Client
 from tacit.apps.service.connection import ServiceError
 from tacit.apps.service.given import as_json
+from tacit.apps.service.sending import LARGEST_BATCH
 from tacit.data.datasets import Dataset
 from tacit.privacy import errors
 

@@ -229,7 +229,8 @@ class Link(asyncio.Protocol):
         self.door.leave(self, self._address)
         if self._inner is not None:
             self._inner.connection_lost(error)
-            self._inner = None  # a reference cycle would keep its body until garbage is collected
+            # A timer, or a cycle of references, would keep the body for some time.
+            self._inner.cycle = self._inner = None
 
     def pause_writing(self) -> None:
         if self._inner is not None:

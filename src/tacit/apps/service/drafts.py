@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from tacit.apps.service import tables
+from tacit.apps.service import rows, tables
 from tacit.apps.service.database import named_errors
 from tacit.apps.service.notice import Notice
 from tacit.apps.service.problems import Problem
@@ -27,7 +26,8 @@ def edit(store: Store, name: str, changes: Mapping[str, Any]) -> Campaign:
     """Change a draft; return it. Refuse a campaign that is open, or was."""
     draft = store.campaign(name)
     made = replace(draft, **_settings(draft, changes))
-    _update(store, name, {one: _stored(getattr(made, one)) for one in EDITABLE})
+    values = rows.of_campaign(made)
+    _update(store, name, {one: values[one] for one in EDITABLE})
     return store.campaign(name)
 
 
@@ -64,11 +64,3 @@ def _moment(name: str, text: Any) -> datetime | None:
         return None if text is None else datetime.fromisoformat(text)
     except (TypeError, ValueError):
         errors.refuse("draft", name, "a time like 2026-12-01T08:00Z", text)
-
-
-def _stored(value: Any) -> Any:
-    if isinstance(value, Notice):
-        return json.dumps(value.to_plain())
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="seconds")
-    return value

@@ -44,7 +44,9 @@ def rows(summary: dict[str, Any]) -> list[Row]:
         for one in part["codewords"]
     ]  # fmt: skip
     if accuracy := summary["accuracy"]:
-        found.append(_row("accuracy", "", accuracy["accuracy"], accuracy))
+        found.append(_row("accuracy", "model", accuracy["accuracy"], accuracy))
+        if (most := baseline(summary)) is not None:
+            found.append(_row("accuracy", f"always answering {most['class']}", most["share"], most))
         found += [
             _row("recall of label", one["class"], one["accuracy"], one)
             for one in accuracy["by_class"]
@@ -52,6 +54,11 @@ def rows(summary: dict[str, Any]) -> list[Row]:
     for one in summary.get("answers", []):
         found += _answered(one)
     return found
+
+
+def baseline(summary: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the label with the largest share: a model that looks at nothing is right so often."""
+    return max(summary["classes"], key=lambda one: one["share"], default=None)
 
 
 def _row(estimate: str, of: Any, value: Any, one: dict[str, Any]) -> Row:

@@ -197,17 +197,19 @@ class Answers:
             emptied = tables.answers.update().where(a.row == row, a.content.is_not(None))
             deleted = bool(connection.execute(emptied.values(content=None)).rowcount)
             if deleted:
-                _count_withdrawn(connection, name, kind)
+                _count_withdrawn(connection, name, kind, stored=1)
             elif connection.execute(sql.select(a.row).where(a.row == row)).first() is None:
                 # The row is missing, as after restoring a backup: it must not come back.
                 connection.execute(tables.answers.insert().values(mark))
+                _count_withdrawn(connection, name, kind, stored=0)
         if deleted:
             truncate_log(self.engine)
         return deleted
 
 
-def _count_withdrawn(connection: sql.Connection, name: str, kind: str) -> None:
-    counted = {_C[f"{kind}s"]: _C[f"{kind}s"] - 1}
+def _count_withdrawn(connection: sql.Connection, name: str, kind: str, *, stored: int) -> None:
+    """Count a withdrawal, and one answer less if it was `stored`."""
+    counted = {_C[f"{kind}s"]: _C[f"{kind}s"] - stored}
     if kind == REPORT:
         counted[_C.withdrawn] = _C.withdrawn + 1
     connection.execute(tables.campaigns.update().where(_C.id == name).values(counted))

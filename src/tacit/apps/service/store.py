@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import json
 import re
 import secrets
 from collections.abc import Sequence
@@ -15,12 +14,11 @@ from typing import Any
 
 import sqlalchemy as sql
 
-from tacit.apps.service import database, keeping, tables, tokens
+from tacit.apps.service import database, keeping, rows, tables, tokens
 from tacit.apps.service.campaign import CLOSED, MOST_ROUNDS, Campaign
 from tacit.apps.service.database import named_errors
 from tacit.apps.service.days import Days, count_invited, votes_withdrawn
 from tacit.apps.service.keeping import BLOCK, STATUS, Place, Status
-from tacit.apps.service.notice import Notice
 from tacit.apps.service.problems import Problem
 from tacit.apps.service.tables import REPORT, VOTE
 from tacit.apps.service.tokens import Secret
@@ -112,26 +110,10 @@ class Store:
         settings.setdefault("labelled", mechanism.classes is not None)
         made = Campaign(id=secrets.token_urlsafe(9), mechanism=mechanism, **settings)
         key = tokens.new()
-        values = {
-            "id": made.id,
-            "title": made.title,
-            "purpose": made.purpose,
-            "labelled": made.labelled,
-            "question": made.question,
-            "vote_epsilon": None if made.vote_epsilon is None else repr(made.vote_epsilon),
-            "vote_by_class": made.vote_by_class,
-            "opens": _text(made.opens),
-            "closes": _text(made.closes),
-            "minimum": made.minimum,
-            "quota": made.quota,
-            "about": json.dumps(made.about.to_plain()),
-            "draft": made.draft,
-            "owner": self.secret.owner(made.id, key),
-            "listed": listed,
-        }
+        owner = {"owner": self.secret.owner(made.id, key), "listed": listed}
         with named_errors(), self.engine.begin() as connection:
-            connection.execute(tables.campaigns.insert(), values)
-            connection.execute(tables.rounds.insert(), _mechanism_of(made))
+            connection.execute(tables.campaigns.insert(), rows.of_campaign(made) | owner)
+            connection.execute(tables.rounds.insert(), rows.of_round(made))
         return made, key
 
     def campaigns(self) -> list[Campaign]:
@@ -210,7 +192,7 @@ class Store:
             if connection.execute(update).rowcount != 1:
                 closed = self.status(name).closed
                 raise Problem("not-open" if closed else "other-round")
-            connection.execute(tables.rounds.insert(), _mechanism_of(made))
+            connection.execute(tables.rounds.insert(), rows.of_round(made))
         return made
 
     def _must_have_reports(self, campaign: Campaign) -> None:
@@ -232,23 +214,7 @@ class Store:
             mechanism = artifact.unpack(self.part(name, number, "artifact"), f"campaign {name}")
         else:
             mechanism = known.mechanism
-        return Campaign(
-            id=row.id,
-            title=row.title,
-            purpose=row.purpose,
-            mechanism=mechanism,
-            round=number,
-            labelled=row.labelled,
-            question=row.question,
-            vote_epsilon=None if row.vote_epsilon is None else float(row.vote_epsilon),
-            vote_by_class=row.vote_by_class,
-            opens=_time(row.opens),
-            closes=_time(row.closes),
-            minimum=row.minimum,
-            quota=row.quota,
-            about=Notice.from_plain(json.loads(row.about)),
-            draft=row.draft,
-        )
+        return rows.campaign_of(row, mechanism, number)
 
     def _row(self, name: str, *columns: Any) -> Any:
         query = sql.select(*columns).where(tables.campaigns.c.id == name)
@@ -342,20 +308,20 @@ class Store:
         if self.campaign(name).state(self.status(name).closed, 0) == CLOSED:
             raise Problem("not-open", "The campaign has ended, so invitations would be useless.")
         made = self.secret.invite(name, count)
-        rows = sorted(invited for invited, _, _ in self.secret.rows(name, made))
+        invited = sorted(row for row, _, _ in self.secret.rows(name, made))
         number = self._row(name, tables.campaigns.c.number).number
         self.days.turn()
-        values = [{"row": row, "campaign": number} for row in rows]
+        values = [{"row": row, "campaign": number} for row in invited]
         with named_errors(), self.engine.begin() as connection:
             for start in range(0, len(values), BLOCK):
                 connection.execute(tables.invitations.insert(), values[start : start + BLOCK])
             count_invited(connection, number, count)
-        self.answers.invited.add(name, rows)
+        self.answers.invited.add(name, invited)
         return made
 
     def _places(self, name: str, kind: str, words: Sequence[str]) -> list[Place]:
         at = 1 if kind == REPORT else 2
-        return [Place(rows[0], rows[at]) for rows in self.secret.rows(name, words)]
+        return [Place(three[0], three[at]) for three in self.secret.rows(name, words)]
 
     def used(self, name: str, token: str) -> dict[str, str | None]:
         """Return "none", "stored" or "withdrawn" for report and vote; None without votes."""
@@ -490,7 +456,7 @@ class Store:
         values = {
             "model_sha256": fingerprint,
             "model_reports": reports,
-            "published": _text(datetime.now(UTC)),
+            "published": rows.text_of(datetime.now(UTC)),
         }
         first = c.model_sha256.is_(None)
         allowed = sql.and_(c.closed, first) if final else sql.or_(sql.not_(c.closed), first)
@@ -504,23 +470,3 @@ class Store:
             connection.execute(before)
             connection.execute(tables.models.insert(), content)
         return {"sha256": fingerprint, "reports": reports}
-
-
-def _mechanism_of(campaign: Campaign) -> dict[str, Any]:
-    """Return the row of a round: its mechanism, and the encoder for browsers if it has one."""
-    mechanism = campaign.mechanism
-    return {
-        "campaign": campaign.id,
-        "number": campaign.round,
-        "fingerprint": campaign.fingerprint,
-        "artifact": artifact.pack(mechanism),
-        "encoder": mechanism.onnx() if hasattr(mechanism, "onnx") else None,
-    }
-
-
-def _text(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.astimezone(UTC).isoformat(timespec="seconds")
-
-
-def _time(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit.apps.cli.campaign import owner, participants
+from tacit.apps.cli.campaign import databases, owner, participants
 from tacit.apps.cli.groups import group
 
 app = group(
@@ -10,4 +10,5 @@ app = group(
     "tacit campaign serve for-people --title 'How people write digits'",
 )
 owner.register(app)
+databases.register(app)
 participants.register(app)

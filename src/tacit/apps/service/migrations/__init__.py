@@ -61,12 +61,12 @@ def migrate(url: str) -> Migration:
             if not 1 <= before <= tables.SCHEMA:
                 remedy = "Use the version of Tacit that wrote it, or a later one."
                 errors.refuse("migrate", "schema", f"at most {tables.SCHEMA}", before, remedy)
-            counted = _count(connection)
+            counted = counts_of(connection)
             notes = [_EARLIER_HASHES] if before == 1 and counted["invitations"] else []
             if before < tables.SCHEMA:
                 _upgrade(connection, before)
                 tables.metadata.create_all(connection)
-            if _count(connection) != counted:
+            if counts_of(connection) != counted:
                 raise errors.InvalidData(
                     "migrate: the database must keep every row, and did not. Nothing was changed; "
                     "report this."
@@ -109,7 +109,7 @@ def _begin_at_once(connection: sql.Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def _count(connection: sql.Connection) -> dict[str, int]:
+def counts_of(connection: sql.Connection) -> dict[str, int]:
     """Count what must not get lost, whatever the version of the tables."""
     columns = {one["name"] for one in sql.inspect(connection).get_columns("invitations")}
 

@@ -1,7 +1,6 @@
 /* The owner's desk: a draft, its preview and opening, people over time, papers, exports. */
 
 import { bars, reach } from "./bars.js";
-import { bytesOf } from "./device.js";
 import { find, make, save, say } from "./page.js";
 import { groupsOf } from "./results.js";
 import { timelineOf } from "./timeline.js";
@@ -37,27 +36,31 @@ export function fillDraft(campaign) {
   find("languages").replaceChildren(...Object.entries(campaign.about.texts).map(([tag, texts]) => language(tag, texts)));
 }
 
-/** Makes the fields of one other language. */
+/** Makes the fields of one other language; without names, which are those of the draft's own texts. */
 export function language(tag = "", texts = {}) {
   const field = (name, said, value, more = {}) => make("div", { class: "field" },
-    make("label", {}, said, make("input", { name, value, ...more })));
+    make("label", {}, said, make("input", { "data-text": name, value, ...more })));
   const box = make("fieldset", { class: "language" }, make("legend", {}, "Another language"),
     field("tag", "Language (de, pt-BR)", tag, { required: true, maxlength: 20, autocapitalize: "none" }),
     field("title", "Title", texts.title ?? "", { maxlength: 200 }),
-    field("purpose", "Purpose", texts.purpose ?? "", { maxlength: 2000 }),
+    make("div", { class: "field" }, make("label", {}, "Purpose",
+      make("textarea", { "data-text": "purpose", rows: 2, maxlength: 2000 }, texts.purpose ?? ""))),
     field("question", "Question", texts.question ?? "", { maxlength: 200 }),
     make("button", { type: "button", class: "plain", click: () => box.remove() }, "Remove this language"));
   return box;
 }
 
+/** Joins lines: texts of a campaign are one line each. */
+const oneLine = (text) => text.replace(/\s+/gu, " ").trim();
+
 /** Returns what the form says, as the server takes it. */
 function changes() {
-  const form = find("draft-form"), text = (name) => form.elements[name].value.trim();
+  const form = find("draft-form"), text = (name) => oneLine(form.elements[name].value);
   const when = (name) => (text(name) ? `${text(name)}:00Z` : null);
   const texts = {};
   for (const box of find("languages").querySelectorAll(".language")) {
-    const given = TEXTS.map((name) => [name, box.querySelector(`[name=${name}]`).value.trim()]).filter(([, value]) => value);
-    texts[box.querySelector("[name=tag]").value.trim()] = Object.fromEntries(given);
+    const given = TEXTS.map((name) => [name, oneLine(box.querySelector(`[data-text=${name}]`).value)]).filter(([, value]) => value);
+    texts[box.querySelector("[data-text=tag]").value.trim()] = Object.fromEntries(given);
   }
   const stated = Object.fromEntries(STATED.map((name) => [name, text(name) || null]));
   return {
@@ -124,7 +127,7 @@ export async function showPartitions(api, { partitions = [] }, described, round)
 export async function showRobust(api) {
   const forged = Number(find("forged").value);
   const found = await api.json(`/robust?forged=${forged}`);
-  const entries = found.shares.map(({ what, of, share, interval }) => ({ name: `${what} ${of}`, share, interval }));
+  const entries = found.shares.map(({ what, of, share, interval }) => ({ name: `${what[0].toUpperCase()}${what.slice(1)} ${of}`, share, interval }));
   const shown = entries.slice(0, 2 * GROUPS);
   find("robust").replaceChildren(make("p", { class: "hint" }, found.words), make("div", { class: "bars" }, ...bars(shown, reach(shown))),
     ...(shown.length < entries.length ? [make("p", { class: "hint" }, "Further groups: tacit campaign robust --json.")] : []));

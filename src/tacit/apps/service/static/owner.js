@@ -29,8 +29,13 @@ async function counts() {
     make("small", {}, `changes odds by a factor of at most ${factor(campaign.total_epsilon)}`));
   if (!find("explanation").firstChild) find("explanation").append(...explained(campaign.explanation));
   find("closing").hidden = api === null || ["closed", "draft"].includes(campaign.state);
-  find("tables").hidden = shown === null;
+  showFiles();
   desk.showStage(campaign, api !== null);
+}
+
+/** Shows the files that there are: reports and results only above the campaign's minimum. */
+function showFiles() {
+  find("tables").hidden = document.querySelector("[data-file='reports.parquet']").hidden = shown === null;
   document.querySelector("[data-file=model]").hidden = campaign.model === null;
 }
 
@@ -85,7 +90,7 @@ const named = (entries, key, name = String) => entries.map((one) => ({ ...one, n
 
 function show(summary) {
   shown = summary;
-  find("tables").hidden = false;
+  showFiles();
   find("few").hidden = true;
   desk.showWithdrawn(summary);
   find("results").hidden = false;
@@ -100,6 +105,7 @@ function show(summary) {
   const words = groupsOf(described);
   find("typical").hidden = words === null;
   find("codewords").classList.toggle("described", words !== null);
+  find("codewords-box").classList.toggle("whole", words !== null);
   const groups = named(summary.codewords ?? [], "codeword", (at) => `Group ${at + 1}${words ? `: ${words[at]}` : ""}`)
     .map((one) => ({ ...one, picture: pictureOf(one.codeword) })).sort((a, b) => b.share - a.share);
   chart("classes", classes);
