@@ -106,6 +106,7 @@ def offered() -> set[str]:
         "StudentClassifier",
         "Ballot",
         "private_training.train",
+        "private_training.train_in_order",
         "federated.ClientPrivacy",
         "federated.Silo",
     }

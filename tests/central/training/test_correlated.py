@@ -117,7 +117,11 @@ def test_one_band_is_independent_noise(dtype: torch.dtype) -> None:
         assert torch.equal(one, expected.to(dtype))
 
 
-def test_a_divisor_divides_answers_and_nothing_that_is_kept(sums: Tensor) -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_divisor_divides_answers_and_nothing_that_is_kept(
+    sums: Tensor, dtype: torch.dtype
+) -> None:
+    sums = sums.to(dtype)
     whole = answers(CorrelatedNoise(CHOSEN, SIGMA, Seeded(4), STEPS), sums)
     noise = CorrelatedNoise(CHOSEN, SIGMA, Seeded(4), STEPS)
     for step, one in enumerate(sums):

@@ -81,7 +81,7 @@ class CorrelatedNoise:
         self._fresh.add_to(answer)
         self._sums.appendleft(sums.clone())
         self._answers.appendleft(answer.to(sums.dtype))
-        sums.copy_(answer.div_(divisor))
+        sums.copy_(answer / divisor)  # the answer itself may be what is kept
 
     def _combined(self, start: Tensor, earlier: deque[Tensor]) -> Tensor:
         """Add what is kept of earlier steps, latest first, times its coefficient, in float64."""
