@@ -4,12 +4,14 @@ Most users need only `train`, or `train_in_order` where records cannot be sample
 `clipped_sum`, `Noise` and `standard_normal` are their parts.
 """
 
+from tacit.central.training.device_stream import DeviceStream
 from tacit.central.training.in_order import TrainedInOrder, train_in_order
 from tacit.central.training.noise import Noise, standard_normal
 from tacit.central.training.probing import clipped_sum
 from tacit.central.training.training import Trained, train
 
 __all__ = [
+    "DeviceStream",
     "Noise",
     "Trained",
     "TrainedInOrder",
