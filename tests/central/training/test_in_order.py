@@ -1,4 +1,4 @@
-"""Training in a fixed order: whose turn it is, what it states, and that an audit cannot refute it."""
+"""Training in a fixed order: whose turn it is, what it states, and what an audit shows."""
 
 from __future__ import annotations
 

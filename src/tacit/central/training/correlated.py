@@ -1,4 +1,4 @@
-r"""Noise that is correlated over steps: what is added to one sum is partly taken back in later ones.
+r"""Noise that is correlated over steps: later sums take back a part of what earlier ones got.
 
 With a matrix C (`accounting.participation`) of coefficients :math:`1 = c_0, c_1, \dots`, sums
 :math:`x_t` and answers :math:`r_t`, the answer of step t is

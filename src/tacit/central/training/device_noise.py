@@ -8,12 +8,11 @@ of its rank among the small ones, and only small ones take it.
 Notes
 -----
 Radii are refined in float32, where the CPU takes float64: both are accurate to a unit or two in the
-last place of the radius, 2^-22 of a standard deviation or less, as is the device's logarithm and
-sine. A grid step is 2^-8 to 2^-7, so an answer that differs from the CPU's does so by one step, in
-about one of 10^5 entries.
+last place of the radius, as are logarithms and sines. Against float64 throughout, one or two of
+10^5 entries move by one grid step (`test_device_noise`), and none by more.
 
-Of 2^21 radii a quarter is small on average. More than 32 of them, who would share a word, occur with
-a probability below 2^-180.
+Among 2^21 radii there are 0.25 small ones on average, and more than 32, which would share a word,
+with a probability below 2^-180.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@ r"""Training in a fixed order, for records that cannot be sampled at random: DP-
 
 Records have their turns in the order of the data, in batches of one size, over and over. Batch
 :math:`t \bmod b` is that of step t, so a record has a turn every b steps and at most
-:math:`k = \lceil T / b \rceil` turns. The noise of a step is correlated with that of earlier ones, so that
-much of it cancels in the weights [KMSTTX21]_, [CCGMST23]_:
+:math:`k = \lceil T / b \rceil` turns. The noise of a step is correlated with that of earlier
+ones, so that much of it cancels in the weights [KMSTTX21]_, [CCGMST23]_:
 
 .. math:: \tilde g = \frac{b}{n} \Big(\sum_{i \in \text{batch}} g_i \min(1, C/\|g_i\|)
           + (C^{-1} \sigma Z)_t\Big)

@@ -15,12 +15,12 @@ Theorem 1. Let :math:`y_t = (Cx)_t + \sigma Z_t`, where :math:`x_t` may depend o
 Gaussian of sensitivity Δ and standard deviation σ.
 
 Proof. Append an answer with the missing shift, so that the sum is Δ² always; this reveals more. The
-log-ratio of the densities is :math:`L = \sum_t \langle d_t, Z_t\rangle/\sigma + \|d_t\|^2/2\sigma^2`
-and :math:`d_t` is a function of earlier Z. So
+log-ratio of the densities is :math:`L = \sum_t \langle d_t, Z_t\rangle/\sigma +
+\|d_t\|^2/2\sigma^2`, and :math:`d_t` is a function of earlier Z. So
 :math:`M_t = \exp(\sum_{s \le t} i\lambda\langle d_s, Z_s\rangle/\sigma
 + \lambda^2\|d_s\|^2/2\sigma^2)` is a martingale with mean 1, and its second sum ends at a constant:
-:math:`\sum_t \langle d_t, Z_t\rangle/\sigma` is normal with variance Δ²/σ². So L has the law that it
-has for one Gaussian, and the law of L decides the profile. (Also [DMRST22]_, Theorem 2.1.)
+:math:`\sum_t \langle d_t, Z_t\rangle/\sigma` is normal with variance Δ²/σ². So L has the law that
+it has for one Gaussian, and the law of L decides the profile. (Also [DMRST22]_, Theorem 2.1.)
 
 Theorem 2. If a record has at most k turns, at least b steps apart, and moves :math:`x_t` by at most
 1 (Euclidean norm) at each, then for zero-out neighbours
@@ -39,14 +39,15 @@ with :math:`t_n`, nor with :math:`t_n - t_m`, as c does not increase; and
 
 References
 ----------
-.. [CCGMST23] Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta, Xu. (Amplified) banded matrix
-   factorization: a unified approach to private training. NeurIPS 2023.
+.. [CCGMST23] Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta, Xu. (Amplified) banded
+   matrix factorization: a unified approach to private training. NeurIPS 2023.
 .. [DMRST22] Denisov, McMahan, Rush, Smith, Thakurta. Improved differential privacy for SGD via
    optimal private linear operators on adaptive streams. NeurIPS 2022.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -81,7 +82,7 @@ class Banded:
     def __post_init__(self) -> None:
         exact = tuple(Fraction(one) for one in self.coefficients)
         object.__setattr__(self, "coefficients", exact)
-        steps = zip(exact, exact[1:], strict=False)
+        steps = itertools.pairwise(exact)
         falling = exact[:1] == (1,) and all(0 <= after <= before for before, after in steps)
         if not falling or any((one * _ONE).denominator != 1 for one in exact):
             shown = [float(one) for one in exact[:4]]
@@ -102,9 +103,7 @@ class Banded:
         """Return b̂: how many steps are mixed."""
         return len(self.coefficients)
 
-    def squared_sensitivity(
-        self, steps: int, period: int, turns: int | None = None
-    ) -> Fraction:
+    def squared_sensitivity(self, steps: int, period: int, turns: int | None = None) -> Fraction:
         """Compute Δ² of Theorem 2 exactly.
 
         Parameters
