@@ -42,7 +42,7 @@ def blocks(key: Tensor, nonce: tuple[int, int, int], count: int, first: int = 0)
     if not 0 <= first <= first + count <= _MOST_BLOCKS:
         errors.refuse("ChaCha20", "first + count", f"from 0 to {_MOST_BLOCKS}", first + count)
     start = _start(key, nonce, count, first)
-    a, b, c, d = start.clone().split(4)
+    a, b, c, d = torch.split(start.clone(), 4)
     for _ in range(10):
         a, b, c, d = _quarter_rounds(a, b, c, d)
         b, c, d = b.roll(-1, 0), c.roll(-2, 0), d.roll(-3, 0)  # columns become diagonals

@@ -83,7 +83,9 @@ class Banded:
         exact = tuple(Fraction(one) for one in self.coefficients)
         object.__setattr__(self, "coefficients", exact)
         steps = itertools.pairwise(exact)
-        falling = exact[:1] == (1,) and all(0 <= after <= before for before, after in steps)
+        falling = (
+            bool(exact) and exact[0] == 1 and all(0 <= after <= before for before, after in steps)
+        )
         if not falling or any((one * _ONE).denominator != 1 for one in exact):
             shown = [float(one) for one in exact[:4]]
             condition = "1 first, then multiples of 2^-20 that do not grow and are not negative"
