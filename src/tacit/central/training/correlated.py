@@ -27,6 +27,7 @@ is at most :math:`\gamma_{\hat b + 1} \|c\|_1 B C'` in norm (`FixedOrder.roundin
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -89,5 +90,5 @@ class CorrelatedNoise:
             start.add_(one, alpha=coefficient)
         return start
 
-    def __reduce__(self) -> object:
+    def __reduce__(self) -> Any:
         raise TypeError("CorrelatedNoise: a copy would answer for the same steps twice.")

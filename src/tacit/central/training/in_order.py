@@ -25,9 +25,11 @@ References
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,12 +39,12 @@ from tacit.central.training.clipping import Clipper
 from tacit.central.training.correlated import CorrelatedNoise
 from tacit.central.training.gradients import assumptions, secret_draws
 from tacit.central.training.precision import whole_products
-from tacit.central.training.schedule import room
+from tacit.central.training.schedule import Schedule
 from tacit.central.training.strategies import strategy
 from tacit.central.training.tracing import Loss
 from tacit.central.training.training import Average, Progress
 from tacit.privacy import errors, events
-from tacit.privacy.accounting import calibration
+from tacit.privacy.accounting import calibration, plans
 from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.accounting.ledger import Ledger, pay
 from tacit.privacy.accounting.participation import Banded
@@ -77,14 +79,15 @@ class Turns:
     def rounding(self, dtype: torch.dtype, chosen: Banded) -> float:
         """Return the share of the clip norm that is reserved for rounding.
 
-        That of the sums (`schedule.room`), and of mixing them in float64 (`correlated`). The
+        That of the sums (`Schedule.rounding`), and of mixing them in float64 (`correlated`). The
         latter differs between neighbours in at most k b̂ steps, by twice its bound in each, and the
         sensitivity is at least 1.
         """
         total = float(sum(chosen.coefficients))
         touched = min(self.steps, self.most * chosen.bands)
         mixing = layers.gamma(chosen.bands + 2, torch.float64) * total * 2 * self.slots
-        return room(self.slots, dtype) + 2 * touched**0.5 * mixing
+        everyone = Schedule(self.slots, plans.WORDS, 1, Fraction(1))
+        return everyone.rounding(dtype) + 2 * math.sqrt(touched) * mixing
 
 
 class FixedOrder:
@@ -115,7 +118,7 @@ class FixedOrder:
         places = torch.arange(first, first + self.turns.slots, device=self._rows[0].device)
         return places < self.turns.records
 
-    def __reduce__(self) -> object:
+    def __reduce__(self) -> Any:
         raise TypeError("FixedOrder: a copy would give records more turns than stated.")
 
 
@@ -296,8 +299,8 @@ def event_of(
 ) -> events.Gaussian:
     """Return the event: one Gaussian for all steps."""
     moved = clip_norm * chosen.sensitivity(turns.steps, turns.period)
-    scope = {"adjacency": Adjacency.ZERO_OUT, "unit": Unit.of(_WHERE, unit)}
-    return events.Gaussian(moved, multiplier * moved, **scope)
+    unit = Unit.of(_WHERE, unit)
+    return events.Gaussian(moved, multiplier * moved, adjacency=Adjacency.ZERO_OUT, unit=unit)
 
 
 def _bands(bands: int | None, turns: Turns) -> int:

@@ -98,9 +98,13 @@ class Schedule:
     def rounding(self, dtype: torch.dtype) -> float:
         """Return the share of the clip norm that is reserved for rounding of sums in this type.
 
-        By the theorem in the docstring of this module.
+        By the theorem in the docstring of this module, with the largest possible number of blocks.
         """
-        return room(self.slots, dtype)
+        summed, block = min(self.slots, layers.SUMMED), min(self.slots, BLOCK)
+        within = 2 * summed * layers.gamma(summed + 4, dtype) + layers.ROOM
+        parts = 2 * block * layers.gamma(-(-block // summed), dtype)
+        blocks = 2 * self.slots * layers.gamma(self.slots, torch.float64)
+        return within + parts + blocks + 2.0**-16
 
     def event(self, clip_norm: Fraction, unit: Unit | str) -> events.Event:
         """Return the event: Gaussians on Poisson samples."""
@@ -122,15 +126,6 @@ class Schedule:
         while len(np.unique(keys)) < len(keys):  # ties would favour an order
             keys = stream.words(self.slots)
         return chosen, torch.from_numpy(np.argsort(keys)[: len(chosen)])
-
-
-def room(slots: int, dtype: torch.dtype) -> float:
-    """Return R for sums over so many slots, with the largest possible number of blocks."""
-    summed, block = min(slots, layers.SUMMED), min(slots, BLOCK)
-    within = 2 * summed * layers.gamma(summed + 4, dtype) + layers.ROOM
-    parts = 2 * block * layers.gamma(-(-block // summed), dtype)
-    blocks = 2 * slots * layers.gamma(slots, torch.float64)
-    return within + parts + blocks + 2.0**-16
 
 
 def schedule(
