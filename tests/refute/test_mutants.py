@@ -18,7 +18,7 @@ import pytest
 from tacit.anonymize import training as anonymizing
 from tacit.central.queries import duckdb_engine, postgres_engine
 from tacit.central.statistics import released, rows
-from tacit.central.training import correlated, in_order, probing, rowwise
+from tacit.central.training import correlated, probing, rowwise, turns
 from tacit.central.training.tracing import Unfit
 from tacit.data import lines
 from tacit.federated.torch_model import TorchModel
@@ -65,13 +65,13 @@ def test_rows_of_layers_that_are_believed_to_be_examples(monkeypatch: Any) -> No
 
 def test_turns_that_come_too_soon(monkeypatch: Any) -> None:
     """Every step takes the first batch: twelve turns, where three are stated."""
-    batch = in_order.FixedOrder.batch
+    batch = turns.FixedOrder.batch
 
     def first(self: Any) -> Any:
         self._step = 0
         return batch(self)
 
-    monkeypatch.setattr(in_order.FixedOrder, "batch", first)
+    monkeypatch.setattr(turns.FixedOrder, "batch", first)
     assert found("private_training.train_in_order mlp").refuted
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from tacit.audit import guesses
 from tacit.central.training import TrainedInOrder, in_order, train_in_order
 from tacit.central.training.auditing import _Beside, _Pull, _rows
-from tacit.central.training.in_order import FixedOrder, Turns
+from tacit.central.training.turns import FixedOrder, Turns, turns_of
 from tacit.privacy import errors, events, gaussian
 from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.accounting.ledger import Ledger
@@ -50,7 +50,7 @@ def toy(records: int = 2000) -> tuple[Tensor, Tensor]:
     ("records", "size", "steps"), [(10, 3, 9), (1, 5, 4), (100, 7, 40), (6, 6, 3), (7, 1, 20)]
 )
 def test_a_record_has_its_turns_a_period_apart(records: int, size: int, steps: int) -> None:
-    turns = in_order.turns_of(records, size, None, steps)
+    turns = turns_of(records, size, None, steps)
     order = FixedOrder(turns, (torch.arange(1, records + 1),))
     seen: dict[int, list[int]] = defaultdict(list)
     for step in range(steps):

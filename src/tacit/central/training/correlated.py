@@ -21,7 +21,7 @@ so differ between neighbours at equal answers, in every coordinate of every step
 grid is part of what C undoes, so its errors do not add up either.
 
 :math:`(Cx)_t` is computed in float64, of sums of at most B gradients of norm C′: its rounding error
-is at most :math:`\gamma_{\hat b + 1} \|c\|_1 B C'` in norm (`FixedOrder.rounding` has room for it).
+is at most :math:`\gamma_{\hat b + 1} \|c\|_1 B C'` in norm (`Turns.rounding` has room for it).
 """
 
 from __future__ import annotations

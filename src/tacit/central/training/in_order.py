@@ -25,26 +25,24 @@ References
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from tacit.central.training import layers, probing
+from tacit.central.training import probing
 from tacit.central.training.clipping import Clipper
 from tacit.central.training.correlated import CorrelatedNoise
 from tacit.central.training.gradients import assumptions, secret_draws
 from tacit.central.training.precision import whole_products
-from tacit.central.training.schedule import Schedule
 from tacit.central.training.strategies import strategy
 from tacit.central.training.tracing import Loss
 from tacit.central.training.training import Average, Progress
+from tacit.central.training.turns import FixedOrder, Turns, turns_of
 from tacit.privacy import errors, events
-from tacit.privacy.accounting import calibration, plans
+from tacit.privacy.accounting import calibration
 from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.accounting.ledger import Ledger, pay
 from tacit.privacy.accounting.participation import Banded
@@ -53,73 +51,6 @@ from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.randomness import Keystream, Randomness, Seeded, source
 
 _WHERE = "train_in_order"
-_USUAL_EPOCHS = 20
-_USUAL_BANDS = 32
-
-
-@dataclass(frozen=True)
-class Turns:
-    """Who has a turn when: it depends on the number of records alone."""
-
-    records: int
-    period: int
-    """b: the number of batches, and of steps from one turn of a record to the next."""
-    steps: int
-
-    @property
-    def slots(self) -> int:
-        """Return the size of a batch; the last one is filled up with blanks."""
-        return -(-self.records // self.period)
-
-    @property
-    def most(self) -> int:
-        """Return k: the largest number of turns of a record."""
-        return -(-self.steps // self.period)
-
-    def rounding(self, dtype: torch.dtype, chosen: Banded) -> float:
-        """Return the share of the clip norm that is reserved for rounding.
-
-        That of the sums (`Schedule.rounding`), and of mixing them in float64 (`correlated`). The
-        latter differs between neighbours in at most k b̂ steps, by twice its bound in each, and the
-        sensitivity is at least 1.
-        """
-        total = float(sum(chosen.coefficients))
-        touched = min(self.steps, self.most * chosen.bands)
-        mixing = layers.gamma(chosen.bands + 2, torch.float64) * total * 2 * self.slots
-        everyone = Schedule(self.slots, plans.WORDS, 1, Fraction(1))
-        return everyone.rounding(dtype) + 2 * math.sqrt(touched) * mixing
-
-
-class FixedOrder:
-    """Batches of these records in their order, each once for every step that was stated."""
-
-    def __init__(self, turns: Turns, rows: tuple[Tensor, ...]) -> None:
-        self.turns, self._rows, self._step = turns, rows, 0
-
-    def batch(self) -> tuple[tuple[Tensor, ...], Tensor]:
-        """Return the rows of the next step and which of them are there, in fixed slots."""
-        if self._step == self.turns.steps:
-            raise errors.TacitError(
-                f"{_WHERE}: steps must be at most {self._step}, as stated. Start another training: "
-                "it is accounted for by itself."
-            )
-        first = self._step % self.turns.period * self.turns.slots
-        self._step += 1
-        return tuple(self._slots(part, first) for part in self._rows), self._there(first)
-
-    def _slots(self, part: Tensor, first: int) -> Tensor:
-        """Copy the rows of a batch: those that are dropped are blanked in place."""
-        rows = part[first : first + self.turns.slots]
-        batch = part.new_zeros(self.turns.slots, *part.shape[1:])
-        batch[: len(rows)] = rows
-        return batch
-
-    def _there(self, first: int) -> Tensor:
-        places = torch.arange(first, first + self.turns.slots, device=self._rows[0].device)
-        return places < self.turns.records
-
-    def __reduce__(self) -> Any:
-        raise TypeError("FixedOrder: a copy would give records more turns than stated.")
 
 
 @dataclass(frozen=True)
@@ -241,36 +172,41 @@ def train_in_order(
     errors.epsilon_in_range(_WHERE, epsilon)
     errors.delta_in_range(_WHERE, delta, records=len(rows[0]))
     turns = turns_of(len(rows[0]), batch_size, epochs, steps)
-    chosen = strategy(turns.steps, turns.period, _bands(bands, turns), float(momentum))
+    chosen = strategy(turns.steps, turns.period, turns.bands(bands), float(momentum))
     multiplier = calibration.noise_multiplier_for(epsilon, delta, beside=beside)
-    event = event_of(turns, chosen, clip, errors.positive(_WHERE, "noise", multiplier), unit)
-    sigma = float(event.sigma)
-    whole = event if beside is None else _with(beside, event)
-    guarantee = guarantee_of(whole, delta)  # before any record is read
+    own = event_of(turns, chosen, clip, errors.positive(_WHERE, "noise", multiplier), unit)
+    event = own if beside is None else _with(beside, own)
+    guarantee = guarantee_of(event, delta)  # before any record is read
     clipper.prepare(turns.slots, microbatch)
-    pay(_WHERE, ledger, account, whole, delta=delta)
+    pay(_WHERE, ledger, account, event, delta=delta)
     run = _Run(
         clipper=clipper,
         order=FixedOrder(turns, rows),
-        noise=CorrelatedNoise(chosen, sigma, stream, turns.steps),
+        noise=CorrelatedNoise(chosen, float(own.sigma), stream, turns.steps),
         optimizer=stepper,
         clip_norm=float(clip) / (1 + turns.rounding(clipper.trained[0].dtype, chosen)),
         microbatch=microbatch,
         average=Average(share, clipper.trained) if share else None,
     )
-    with probing.state_kept(module), secret_draws(stream, rows[0].device), whole_products():
-        run.all_steps(learning_rate if decay else None, progress)
+    run.all_steps(learning_rate if decay else None, progress)
+    return _trained(run, chosen, event, guarantee, own.noise_multiplier)
+
+
+def _trained(
+    run: _Run, chosen: Banded, event: events.Event, guarantee: Guarantee, multiplier: float
+) -> TrainedInOrder:
+    fresh, turns = run.noise.fresh, run.order.turns
     return TrainedInOrder(
-        event=whole,
+        event=event,
         guarantee=guarantee,
-        noise_multiplier=event.noise_multiplier,
+        noise_multiplier=multiplier,
         steps=turns.steps,
         period=turns.period,
         turns=turns.most,
         strategy=chosen,
         dropped=run.dropped,
-        seeded=not stream.secure,
-        assumptions=assumptions(run.noise.fresh, rows[0].device),
+        seeded=not fresh.stream.secure,
+        assumptions=assumptions(fresh, run.clipper.trained[0].device),
         not_protected=_limits(str(guarantee.unit)),
     )
 
@@ -282,18 +218,6 @@ def _sgd(trained: list[nn.Parameter], learning_rate: float, momentum: float) -> 
     return torch.optim.SGD(trained, lr=rate, momentum=kept, fused=fused)
 
 
-def turns_of(records: int, batch_size: int, epochs: float | None, steps: int | None) -> Turns:
-    """Divide records into batches, and decide on the number of steps."""
-    size = errors.whole(_WHERE, "batch_size", batch_size, least=1)
-    period = -(-records // size)
-    if epochs is not None and steps is not None:
-        errors.refuse(_WHERE, "steps", "left out if epochs is given", steps)
-    if steps is None:
-        passes = _USUAL_EPOCHS if epochs is None else errors.positive(_WHERE, "epochs", epochs)
-        steps = max(1, round(float(passes) * period))
-    return Turns(records, period, errors.whole(_WHERE, "steps", steps, least=1, most=10**7))
-
-
 def event_of(
     turns: Turns, chosen: Banded, clip_norm: Fraction, multiplier: Fraction, unit: Unit | str
 ) -> events.Gaussian:
@@ -301,14 +225,6 @@ def event_of(
     moved = clip_norm * chosen.sensitivity(turns.steps, turns.period)
     unit = Unit.of(_WHERE, unit)
     return events.Gaussian(moved, multiplier * moved, adjacency=Adjacency.ZERO_OUT, unit=unit)
-
-
-def _bands(bands: int | None, turns: Turns) -> int:
-    most = min(turns.period, turns.steps)
-    if bands is None:
-        return min(most, _USUAL_BANDS)
-    # More than the period would be valid, but have no less error.
-    return errors.whole(_WHERE, "bands", bands, least=1, most=most)
 
 
 def _with(beside: events.Event, event: events.Event) -> events.Event:
@@ -336,17 +252,21 @@ class _Run:
     dropped: int = 0
 
     def all_steps(self, falling_rate: float | None, progress: Progress | None) -> None:
+        """Take all steps, with secret draws of the module's own, in full precision."""
         steps = self.order.turns.steps
-        for step in range(steps):
-            if falling_rate is not None:
-                self.optimizer.param_groups[0]["lr"] = falling_rate * (1 - step / steps)
-            self._step()
-            if self.average is not None and self.average.wanted(step, steps):
-                self.average.add()
-            if progress is not None:
-                progress(step + 1, steps)
-        if self.average is not None:
-            self.average.put()
+        module, device = self.clipper.module, self.clipper.trained[0].device
+        secret = secret_draws(self.noise.fresh.stream, device)
+        with probing.state_kept(module), secret, whole_products():
+            for step in range(steps):
+                if falling_rate is not None:
+                    self.optimizer.param_groups[0]["lr"] = falling_rate * (1 - step / steps)
+                self._step()
+                if self.average is not None and self.average.wanted(step, steps):
+                    self.average.add()
+                if progress is not None:
+                    progress(step + 1, steps)
+            if self.average is not None:
+                self.average.put()
 
     def _step(self) -> None:
         """Take one optimiser step with a noisy gradient, and nothing else."""
