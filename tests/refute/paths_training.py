@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from tacit.central.training import train, train_in_order
+from tacit.central.training import train
 
 from .adversary import Columns, neighbours
 from .refuter import Outcome, Pair, Path
@@ -103,12 +103,7 @@ def loss(module: nn.Module, rows: Any, labels: Any) -> Any:
 
 
 def training(
-    name: str,
-    make: Any,
-    refused: bool = False,
-    device: str = "cpu",
-    how: Any = train,
-    **options: Any,
+    name: str, make: Any, refused: bool = False, device: str = "cpu", **options: Any
 ) -> Path:
     settings = {"epsilon": 1.0, "delta": 1e-5, "batch_size": 30, "steps": 3, **options}
 
@@ -117,7 +112,7 @@ def training(
         module = make().to(device)
         rows = torch.tensor(data[0], dtype=torch.float32, device=device)
         labels = torch.tensor(data[1], device=device)
-        done = how(module, (rows, labels), loss, **settings, rng=coins)
+        done = train(module, (rows, labels), loss, **settings, rng=coins)
         state = {key: value.cpu().numpy() for key, value in module.state_dict().items()}
         return Outcome((state, str(done.guarantee), done.assumptions), done.event)
 
@@ -129,16 +124,12 @@ def training(
         if everything:
             yield from neighbours(base, "zero-out", -1, 1, everything, (0, CLASSES - 1))
 
-    covers = (f"private_training.{how.__name__}",)
+    covers = ("private_training.train",)
     where = "" if device == "cpu" else " on a GPU"
-    title = f"private_training.{how.__name__} {name}{where}"
+    title = f"private_training.train {name}{where}"
     there = device == "cpu" or torch.cuda.is_available()
     given = (title, "zero-out", run, pairs, covers)
     return Path(*given, refused=refused, available=lambda: there)
-
-
-def in_order(name: str, make: Any, device: str, **options: Any) -> Path:
-    return training(name, make, device=device, how=train_in_order, **options)
 
 
 def paths() -> list[Path]:
@@ -155,11 +146,5 @@ def paths() -> list[Path]:
             training("microbatches", mlp, device=device, microbatch=7),
             training("sorted rows", Sorted, device=device),
             training("experts", Experts, device=device, refused=True),
-            in_order("mlp", mlp, device, batch_size=8, steps=12),
-            in_order("mlp, one pass", mlp, device, batch_size=9, steps=5),
-            in_order("mlp, every record", mlp, device, batch_size=41),
-            in_order("steep", steep, device, batch_size=16, steps=7),
-            in_order("words", Words, device, batch_size=20, steps=4),
-            in_order("microbatches", mlp, device, batch_size=20, steps=4, microbatch=7),
         )
     ]

@@ -23,6 +23,7 @@ from tacit.privacy import mechanisms
 from . import (
     paths_devices,
     paths_federated,
+    paths_in_order,
     paths_learned,
     paths_local,
     paths_posteriors,
@@ -61,6 +62,7 @@ def paths() -> list[Path]:
     rooms = (
         paths_statistics,
         paths_training,
+        paths_in_order,
         paths_learned,
         paths_queries,
         paths_posteriors,
