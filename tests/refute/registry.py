@@ -23,6 +23,7 @@ from tacit.privacy import mechanisms
 from . import (
     paths_devices,
     paths_federated,
+    paths_in_order,
     paths_learned,
     paths_local,
     paths_posteriors,
@@ -61,6 +62,7 @@ def paths() -> list[Path]:
     rooms = (
         paths_statistics,
         paths_training,
+        paths_in_order,
         paths_learned,
         paths_queries,
         paths_posteriors,
@@ -106,6 +108,7 @@ def offered() -> set[str]:
         "StudentClassifier",
         "Ballot",
         "private_training.train",
+        "private_training.train_in_order",
         "federated.ClientPrivacy",
         "federated.Silo",
     }

@@ -18,7 +18,7 @@ import pytest
 from tacit.anonymize import training as anonymizing
 from tacit.central.queries import duckdb_engine, postgres_engine
 from tacit.central.statistics import released, rows
-from tacit.central.training import probing, rowwise
+from tacit.central.training import correlated, probing, rowwise, turns
 from tacit.central.training.tracing import Unfit
 from tacit.data import lines
 from tacit.federated.torch_model import TorchModel
@@ -27,6 +27,7 @@ from tacit.local.inference import losses
 from tacit.local.learned import base, private_features, private_partitions
 from tacit.local.learned.features import QuantileTransform
 from tacit.privacy import errors
+from tacit.privacy.accounting import participation
 
 from .refuter import Verdict, refute
 from .registry import ROOT, paths
@@ -60,6 +61,40 @@ def test_rows_of_layers_that_are_believed_to_be_examples(monkeypatch: Any) -> No
     monkeypatch.setattr(rowwise.States, "_called", believed)
     monkeypatch.setattr(probing, "_agrees", lambda *given: True)
     assert found("private_training.train sorted rows").refuted
+
+
+def test_turns_that_come_too_soon(monkeypatch: Any) -> None:
+    """Every step takes the first batch: twelve turns, where three are stated."""
+    batch = turns.FixedOrder.batch
+
+    def first(self: Any) -> Any:
+        self._step = 0
+        return batch(self)
+
+    monkeypatch.setattr(turns.FixedOrder, "batch", first)
+    assert found("private_training.train_in_order mlp").refuted
+
+
+def test_the_sensitivity_of_one_turn(monkeypatch: Any) -> None:
+    squared = participation.Banded.squared_sensitivity
+
+    def of_one(self: Any, steps: int, period: int, turns: Any = None) -> Any:
+        return squared(self, steps, period, 1)
+
+    monkeypatch.setattr(participation.Banded, "squared_sensitivity", of_one)
+    assert found("private_training.train_in_order mlp").refuted
+
+
+def test_sums_of_earlier_steps_that_are_not_mixed_in(monkeypatch: Any) -> None:
+    """Noise is taken back with the records that it hid: their sums are added again and again."""
+
+    def undone(self: Any, start: Any, earlier: Any) -> Any:
+        for coefficient, one in zip(self._earlier, earlier, strict=False):
+            start.add_(one, alpha=3 * coefficient)
+        return start
+
+    monkeypatch.setattr(correlated.CorrelatedNoise, "_combined", undone)
+    assert found("private_training.train_in_order mlp").refuted
 
 
 def test_one_module_that_serves_every_client(monkeypatch: Any) -> None:

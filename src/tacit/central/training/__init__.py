@@ -1,10 +1,22 @@
 """Training of torch modules with a central guarantee: clipped, noised, accounted.
 
-Most users need only `train`; `clipped_sum`, `Noise` and `standard_normal` are its parts.
+Most users need only `train`, or `train_in_order` where records cannot be sampled at random;
+`clipped_sum`, `Noise` and `standard_normal` are their parts.
 """
 
+from tacit.central.training.device_stream import DeviceStream
+from tacit.central.training.in_order import TrainedInOrder, train_in_order
 from tacit.central.training.noise import Noise, standard_normal
 from tacit.central.training.probing import clipped_sum
 from tacit.central.training.training import Trained, train
 
-__all__ = ["Noise", "Trained", "clipped_sum", "standard_normal", "train"]
+__all__ = [
+    "DeviceStream",
+    "Noise",
+    "Trained",
+    "TrainedInOrder",
+    "clipped_sum",
+    "standard_normal",
+    "train",
+    "train_in_order",
+]

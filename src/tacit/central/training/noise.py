@@ -35,14 +35,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from tacit.central.training import device_noise
+from tacit.central.training.device_noise import SMALL
+from tacit.central.training.device_stream import DeviceStream
 from tacit.privacy import errors
 from tacit.privacy.randomness import Randomness
 
 _BLOCK = 1 << 17
 """Normals per block: this bounds the memory, and spreads the cost of a call."""
 _GRID_BITS = 7
-_SMALL = 256
-"""Radius words below this are refined."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,13 @@ class Noise:
         return float(2.0 ** (math.floor(math.log2(self.sigma)) - _GRID_BITS))
 
     def add_to(self, sums: Tensor, divisor: float = 1.0) -> None:
-        """Add noise to a flat tensor and divide it, in place."""
+        """Add noise to a flat tensor and divide it, in place.
+
+        With a `DeviceStream` it is drawn on the tensor's device, otherwise on the CPU.
+        """
+        if isinstance(self.stream, DeviceStream):
+            device_noise.add(sums, self.stream, self.sigma, self.grid, divisor)
+            return
         for start in range(0, sums.numel(), _BLOCK):
             block = sums[start : start + _BLOCK]
             noisy = block.cpu()  # the block itself, if it is on the CPU already
@@ -104,8 +111,8 @@ def _polar(words: Tensor, stream: Randomness, sigma: float) -> tuple[Tensor, Ten
     pairs = len(words) // 2
     size, angle = words[:pairs].abs_(), words[pairs:].mul_(math.pi * 2.0**-31)
     small = None
-    if pairs and float(size.min()) < _SMALL:  # once in a hundred blocks
-        small = torch.nonzero(size < _SMALL).flatten()
+    if pairs and float(size.min()) < SMALL:  # once in a hundred blocks
+        small = torch.nonzero(size < SMALL).flatten()
         refined = _radius((size[small].double() + _fractions(len(small), stream)).abs_(), sigma)
         size.clamp_(min=1)  # these few are overwritten: anything but log 0
     radius = _radius(size, sigma)

@@ -34,6 +34,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
+def process() -> tuple[int, int]:
+    """Return what no other process of this family has. Forks are counted, as pids recur."""
+    return os.getpid(), _forks
+
+
 class Keystream:
     """AES-256-CTR under 32 bytes of `os.urandom`; use one thread at a time.
 
@@ -67,8 +72,8 @@ class Keystream:
         return words[:count]
 
     def _key(self) -> None:
-        """Make a key for this process, if it has none yet. Forks are counted, as pids recur."""
-        owner = (os.getpid(), _forks)
+        """Make a key for this process, if it has none yet."""
+        owner = process()
         if owner == self._owner:
             return
         self._encryptor = _encryptor()
