@@ -25,6 +25,7 @@ from tacit.central.training.bookkeeping import Book
 from tacit.central.training.clipping import BLOCK, Clipper, Way, checked_losses, flat_data
 from tacit.central.training.layers import SUMMED
 from tacit.central.training.precision import whole_products
+from tacit.central.training.scaling import Clipped
 from tacit.central.training.tracing import Loss, Total, Unfit, attributes_kept
 from tacit.privacy import errors
 
@@ -240,7 +241,7 @@ def _try_blanks(made: Clipper, book: Book, like: tuple[Tensor, ...], step: int) 
     nobody = torch.zeros(step, dtype=torch.bool, device=made.trained[0].device)
     flat = torch.zeros(sum(one.numel() for one in made.trained), dtype=made.trained[0].dtype)
     try:
-        made.book(book, flat.to(nobody.device), blank, nobody, 1.0)
+        made.book(book, flat.to(nobody.device), blank, nobody, Clipped((1.0,)))
     except Exception as error:  # the rows are made up
         remedy = "Rows of zeros fill a batch: the module and its loss must accept them."
         condition = "one that can be evaluated on rows of zeros"
@@ -310,7 +311,7 @@ def _agrees(made: Clipper, book: Book, like: tuple[Tensor, ...], step: int) -> b
         flat = torch.zeros_like(reference)
         try:
             with _same_draws(there.device), quiet():
-                made.book(book, flat, rows, there, float("inf"))
+                made.book(book, flat, rows, there, Clipped((float("inf"),)))
         except (RuntimeError, ValueError, NotImplementedError, TypeError):
             return False
         size = float(reference.abs().max())
@@ -336,7 +337,7 @@ def _norms_agree(made: Clipper, book: Book, rows: tuple[Tensor, ...]) -> bool:
                 true = torch.stack([_reference(made, one).double().norm() for one in alone])
         except (RuntimeError, ValueError, IndexError):
             return True  # it cannot run on one row: there is nothing to compare with
-    norms = squared[: len(true)].sqrt()
+    norms = squared[0, : len(true)].sqrt()
     return bool((norms >= true * (1 - _AGREE) - _AGREE * true.max()).all())
 
 
