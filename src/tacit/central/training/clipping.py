@@ -392,7 +392,8 @@ def factors(
 def checked_losses(where: str, losses: Any, count: int) -> Tensor:
     """Check that there is one loss per example."""
     if not isinstance(losses, Tensor):
-        errors.refuse(where, "loss", "a tensor", type(losses).__name__)
+        remedy = "Add up several losses, with their weights: there is one number per example."
+        errors.refuse(where, "loss", "a tensor", type(losses).__name__, remedy)
     if losses.shape != (count,):
         remedy = "Return one number per example, for instance with reduction='none'."
         errors.refuse(where, "loss", f"of shape ({count},)", tuple(losses.shape), remedy)

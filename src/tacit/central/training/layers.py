@@ -78,6 +78,9 @@ SUMMED = 256
 ROOM = 2.0**-10
 """ρ: share of the clip norm for rounding in float64 of terms that cancel (case 2)."""
 
+_RUN = 512
+"""Number of squares that are summed in the type of the rows."""
+
 _LONGEST = 2.0**60
 """Norm of an input above which float32 may lose its clipped gradient among subnormals."""
 
@@ -130,6 +133,8 @@ class Layer:
     normalise: Callable[[Tensor], Tensor] | None = None
     normalised_axes: int = 0
     """Number of axes of a norm over the last axes; 0 for a norm over channels."""
+    transposed: bool = False
+    """Whether a weight has one row for every input, and not for every output."""
 
 
 def convolution(weight: Tensor, settings: dict[str, Any]) -> tuple[Rule, Layer]:
@@ -169,9 +174,9 @@ def norm(name: str, settings: dict[str, Any]) -> tuple[Rule, Layer]:
     return _Norm(), Layer(normalise=lambda x: F.instance_norm(x, eps=settings["eps"]))
 
 
-def linear() -> tuple[Rule, Layer]:
-    """Return the rule for `linear`, rows first and inputs last."""
-    return _Linear(), Layer()
+def linear(*, transposed: bool = False) -> tuple[Rule, Layer]:
+    """Return the rule for `linear`, rows first and inputs last, or for products x @ weight."""
+    return _Linear(), Layer(transposed=transposed)
 
 
 def embedding(padding_index: int) -> tuple[Rule, Layer]:
@@ -182,14 +187,26 @@ def embedding(padding_index: int) -> tuple[Rule, Layer]:
 def squares(rows: Tensor) -> Tensor:
     """Bound the sum of squares of all entries of each example, in float64.
 
-    It is summed in the type of the rows, which is five times as fast; what rounding and underflow
-    of d squares can remove is added back: 1 / (1 − γ) ≤ 1 + dε as long as dε ≤ 1/2.
+    Runs of up to 512 entries are summed in the type of the rows, which is five times as fast, and
+    then in float64, so that norms are not overstated by more than a ten-thousandth. What rounding
+    and underflow of d squares can remove is added back: 1 / (1 − γ) ≤ 1 + dε as long as dε ≤ 1/2.
     """
     flat = rows.flatten(1) if rows.dim() > 1 else rows[:, None]
     count = flat.shape[1]
-    dtype = rows.dtype if (count + 4) * torch.finfo(rows.dtype).eps <= 0.5 else torch.float64
-    limits = torch.finfo(dtype)
-    norms: Tensor = torch.linalg.vector_norm(flat, dim=1, dtype=dtype)
+    if count <= _RUN:
+        return _run_squares(flat)
+    whole = count - count % _RUN
+    runs = flat[:, :whole].unflatten(1, (-1, _RUN))
+    total = _run_squares(runs).sum(1)
+    if whole < count:
+        total += _run_squares(flat[:, whole:])
+    return total.mul_(1 + (count // _RUN + 2) * torch.finfo(torch.float64).eps)
+
+
+def _run_squares(rows: Tensor) -> Tensor:
+    """Bound the sum of squares along the last axis, in float64."""
+    count, limits = rows.shape[-1], torch.finfo(rows.dtype)
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=-1)
     return norms.double().square_().mul_(1 + (count + 4) * limits.eps).add_(count * limits.tiny)
 
 
@@ -275,14 +292,17 @@ class _Linear:
             inputs, outputs = pairs[0]
             rows = scaled(outputs, weights)
             if "weight" in sums:
-                sums["weight"].addmm_(rows.T, inputs, beta=keep)
+                first, second = (inputs, rows) if layer.transposed else (rows, inputs)
+                sums["weight"].addmm_(first.T, second, beta=keep)
             if "bias" in sums:
                 _put(sums["bias"], rows.sum(0), fresh)
             return
         total = torch.zeros_like(sums["weight"], dtype=torch.float64)
         for inputs, outputs in pairs:
             rows = scaled(outputs.double(), weights).flatten(0, -2)
-            total.addmm_(rows.T, inputs.double().flatten(0, -2))
+            columns = inputs.double().flatten(0, -2)
+            first, second = (columns, rows) if layer.transposed else (rows, columns)
+            total.addmm_(first.T, second)
         _put(sums["weight"], total, fresh)
 
 

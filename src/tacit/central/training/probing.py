@@ -33,6 +33,7 @@ _ROWS = 3
 _STILL = {"rand": 0.3, "randn": 0.5, "bernoulli": 1.0, "uniform": 0.3, "normal": 0.5}
 _SCALES = (0.0, 1.0, 100.0, 1e4)
 _SEED = 20260
+_CHECKPOINTING = "Gradient checkpointing needs use_reentrant=False."
 _AGREE = 1e-3
 _MOST = 256
 """Largest number of rows of a batch that is compared with its examples alone."""
@@ -287,10 +288,14 @@ def _reference(made: Clipper, losses: Tensor) -> Tensor:
     """Compute autograd's gradient of the summed loss; every trained parameter must have one."""
     gradients: list[Tensor | None] = [None] * len(made.trained)
     if losses.requires_grad:
-        gradients = list(torch.autograd.grad(losses.sum(), made.trained, allow_unused=True))
+        try:
+            gradients = list(torch.autograd.grad(losses.sum(), made.trained, allow_unused=True))
+        except RuntimeError as error:  # the rows are made up
+            condition = "one that torch.autograd.grad can differentiate"
+            errors.refuse(made.where, "module", condition, _first_line(error), _CHECKPOINTING)
     for name, gradient in zip(made.names, gradients, strict=True):
         if gradient is None:
-            remedy = "Set requires_grad to False, or use it."
+            remedy = f"Set requires_grad to False, or use it. {_CHECKPOINTING}"
             errors.refuse(made.where, "module", "one whose loss uses every parameter", name, remedy)
     dense = [g.to_dense() if g.is_sparse else g for g in gradients if g is not None]
     return torch.cat([gradient.flatten() for gradient in dense])

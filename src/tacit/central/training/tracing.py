@@ -20,6 +20,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tacit.central.training.precision import whole_products
+from tacit.central.training.recurrent import DEFINITIONS
 
 Loss = Callable[..., Tensor]
 """`loss(module, *batch)` gives one number per example."""
@@ -132,7 +133,11 @@ def _traced(
     total: nn.Module, function: Callable[..., Any], batch: Sequence[Tensor], *, pre_dispatch: bool
 ) -> fx.GraphModule:
     tracer = make_fx(
-        function, tracing_mode="fake", pre_dispatch=pre_dispatch, _allow_non_fake_inputs=True
+        function,
+        decomposition_table=DEFINITIONS if pre_dispatch else None,
+        tracing_mode="fake",
+        pre_dispatch=pre_dispatch,
+        _allow_non_fake_inputs=True,
     )
     try:
         # Fake tensors that Python keeps must not outlive the trace.
