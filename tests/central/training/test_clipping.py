@@ -156,7 +156,8 @@ class Positions(nn.Module):
 
     def forward(self, x):
         kinds = self.first[:, : x.shape[1]].expand(len(x), -1)
-        x = self.tokens(x) + self.kinds(kinds) + self.places(self.order[:, : x.shape[1]])
+        tokens, places = self.tokens(x), self.places(self.order[:, : x.shape[1]])
+        x = tokens + self.kinds(kinds) + places.to(tokens.device)
         return self.last(torch.tanh(x))
 
 
@@ -456,6 +457,17 @@ def test_long_norms_are_overstated_by_little(count):
     found = squares(rows)
     assert (found >= true).all()
     assert (found <= true * (1 + 8e-5)).all()
+
+
+@pytest.mark.parametrize("shape", [(32, 40, 50), (128, 300, 700), (500, 9, 16), (100, 60, 10)])
+def test_norms_over_positions_are_overstated_by_little(shape):
+    positions, wide, high = shape
+    inputs, outputs = torch.randn(2, positions, wide), torch.randn(2, positions, high)
+    products = outputs.double().transpose(1, 2) @ inputs.double()
+    true = products.flatten(1).square().sum(1)
+    found = outer_norms(inputs, outputs, 2)
+    assert (found >= true).all()
+    assert (found <= true * (1 + 2e-4)).all()
 
 
 @pytest.mark.heavy

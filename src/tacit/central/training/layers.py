@@ -81,6 +81,9 @@ ROOM = 2.0**-10
 _RUN = 512
 """Number of squares that are summed in the type of the rows."""
 
+_FEW = 32
+"""Number of positions at which products in the type of the rows overstate norms by a little."""
+
 _LONGEST = 2.0**60
 """Norm of an input above which float32 may lose its clipped gradient among subnormals."""
 
@@ -230,7 +233,9 @@ def scaled(rows: Tensor, weights: Tensor) -> Tensor:
 def outer_norms(inputs: Tensor, outputs: Tensor, examples: int) -> Tensor:
     """Bound the squared norms of Σ_t g_t a_tᵀ, for (m, T, p) and (m, T, q); shape (m,).
 
-    The norms are at least 1 / L of what the terms may add up to, in a block of `examples`.
+    The norms are at least 1 / L of what the terms may add up to, in a block of `examples`. What is
+    added for rounding is relative to the length of all terms together, many times that of the
+    gradient where positions are many; so beyond a few, products are in float64.
     """
     count, positions, wide = inputs.shape
     high = outputs.shape[2]
@@ -238,15 +243,15 @@ def outer_norms(inputs: Tensor, outputs: Tensor, examples: int) -> Tensor:
     if positions == 1:
         return bound
     by_gram = positions**2 * (wide + high) < positions * wide * high
-    entries = max(1, 2 * positions**2 if by_gram else wide * high)
+    entries = max(1, 2 * positions**2 if by_gram else wide * high, positions * (wide + high))
     step = max(1, _MOST_ENTRIES // entries)
-    norms = [
-        _gram_norms(inputs[i : i + step], outputs[i : i + step])
-        if by_gram
-        else squares(outputs[i : i + step].transpose(1, 2) @ inputs[i : i + step])
-        for i in range(0, count, step)
-    ]
-    epsilon, least = torch.finfo(inputs.dtype).eps, cancelling(examples, positions) ** 2 * bound
+    dtype = inputs.dtype if positions <= _FEW and not by_gram else torch.float64
+    norms = []
+    for i in range(0, count, step):
+        first, second = (rows[i : i + step].to(dtype) for rows in (inputs, outputs))
+        way = _gram_norms if by_gram else _product_norms
+        norms.append(way(first, second))
+    epsilon, least = torch.finfo(dtype).eps, cancelling(examples, positions) ** 2 * bound
     if by_gram:
         terms = wide + high + positions**2
         total = torch.cat(norms) + terms * epsilon * bound
@@ -260,7 +265,12 @@ def _gram_norms(inputs: Tensor, outputs: Tensor) -> Tensor:
     """Compute norms by the T × T matrices of inner products: cheaper for few positions."""
     first = inputs @ inputs.transpose(1, 2)
     second = outputs @ outputs.transpose(1, 2)
-    return (first.double() * second.double()).flatten(1).sum(1)
+    return (first * second).flatten(1).sum(1)
+
+
+def _product_norms(inputs: Tensor, outputs: Tensor) -> Tensor:
+    """Compute norms of gradients that are written out, a few examples at a time."""
+    return squares(outputs.transpose(1, 2) @ inputs)
 
 
 class _Linear:

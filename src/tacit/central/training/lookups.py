@@ -16,6 +16,9 @@ from torch import fx
 
 from tacit.central.training.operators import argument, name_of
 
+_SAME = ("to", "contiguous", "alias")
+"""Operators that give what they get, in another type or layout."""
+
 
 def looked_up_by_row(
     graph: fx.Graph, tables: Collection[fx.Node], rows: Collection[fx.Node]
@@ -26,35 +29,38 @@ def looked_up_by_row(
     for node in list(graph.nodes):
         if any(one in with_rows for one in node.all_input_nodes):
             with_rows.add(node)
-        elif _looks_up(node, tables) and _broadcast(node, count):
-            _repeat(graph, node, count)
+        elif name_of(node) == "embedding" and argument(node, "weight") in tables:
+            _repeat(graph, node, _until_broadcast(node, count), count)
 
 
-def _looks_up(node: fx.Node, tables: Collection[fx.Node]) -> bool:
-    return name_of(node) == "embedding" and argument(node, "weight") in tables
-
-
-def _broadcast(node: fx.Node, count: int) -> bool:
-    """Check whether all users would give the same if the result were repeated for all rows."""
+def _until_broadcast(node: fx.Node, count: int) -> list[fx.Node]:
+    """List nodes that may be repeated: all users would give the same. None if one would not."""
     shape = node.meta["val"].shape
-    return (
-        len(shape) == 3
-        and shape[0] == 1 != count
-        and bool(node.users)
-        and all(
-            isinstance(user.target, torch._ops.OpOverload)
-            and torch.Tag.pointwise in user.target.tags
-            and user.meta["val"].shape == (count, *shape[1:])
-            for user in node.users
-        )
-    )
+    if len(shape) != 3 or shape[0] != 1 or count == 1 or not node.users:
+        return []
+    found = [node]
+    for user in node.users:
+        if not isinstance(user.target, torch._ops.OpOverload):
+            return []
+        broadcast = torch.Tag.pointwise in user.target.tags
+        if broadcast and user.meta["val"].shape == (count, *shape[1:]):
+            continue
+        further = _until_broadcast(user, count) if name_of(user) in _SAME else []
+        if not further:
+            return []
+        found += further
+    return found
 
 
-def _repeat(graph: fx.Graph, node: fx.Node, count: int) -> None:
+def _repeat(graph: fx.Graph, node: fx.Node, repeated: list[fx.Node], count: int) -> None:
+    if not repeated:
+        return
     indices = argument(node, "indices")
     sizes = [count, *indices.meta["val"].shape[1:]]
     with graph.inserting_before(node):
-        repeated = graph.call_function(torch.ops.aten.expand.default, (indices, sizes))
-    repeated.meta = {**indices.meta, "val": indices.meta["val"].expand(sizes)}
-    node.replace_input_with(indices, repeated)
-    node.meta = {**node.meta, "val": node.meta["val"].expand(count, *node.meta["val"].shape[1:])}
+        wide = graph.call_function(torch.ops.aten.expand.default, (indices, sizes))
+    wide.meta = {**indices.meta, "val": indices.meta["val"].expand(sizes)}
+    node.replace_input_with(indices, wide)
+    for one in repeated:
+        value = one.meta["val"]
+        one.meta = {**one.meta, "val": value.expand(count, *value.shape[1:])}
