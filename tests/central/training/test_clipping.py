@@ -54,6 +54,22 @@ class Tied(nn.Module):
         return self.out(self.into(x).mean(1))
 
 
+class LanguageModel(nn.Module):
+    """A table that is embedding and output layer at every position, twice."""
+
+    def __init__(self, padding: int | None = None, cut: str = "") -> None:
+        super().__init__()
+        self.into, self.mix = nn.Embedding(9, 4, padding_idx=padding), nn.Linear(4, 4)
+        self.out, self.cut = nn.Linear(4, 9), cut
+        self.out.weight = self.into.weight
+
+    def forward(self, x):
+        words = self.into(x) + self.into(8 - x).mean(1, keepdim=True)
+        words = words.detach() if self.cut == "into" else words
+        y = self.out(torch.tanh(self.mix(words)))
+        return y + self.out(words.mean(1))[:, None] / 2
+
+
 class TiedLayers(nn.Module):
     """A weight in two layers of one kind."""
 
@@ -282,6 +298,9 @@ BOOK_KEPT = {
     ),
     "tied": (Tied(), tokens(5)),
     "tied layers": (TiedLayers(), floats(4)),
+    "language model": (LanguageModel(), tokens(5)),
+    "language model, padded": (LanguageModel(padding=3), tokens(5)),
+    "language model, no look-up": (LanguageModel(cut="into"), tokens(5)),
     "owner": (nn.Sequential(nn.Linear(4, 4), nn.Tanh(), Scale()), floats(4)),
     "prelu": (nn.Sequential(nn.Linear(4, 4), nn.PReLU()), floats(4)),
     "bilinear free": (nn.Sequential(nn.ConvTranspose1d(2, 3, 2), nn.Tanh()), floats(2, 5)),
@@ -356,6 +375,7 @@ def test_book_keeping_equals_the_loop(naive, name):
 
 WRITTEN = {
     **dict.fromkeys(("lstm", "gru", "rnn", "lstm, layers both ways", "lstm, projected"), ()),
+    **dict.fromkeys(("tied", "language model", "language model, padded"), ()),
     **dict.fromkeys(("lstm cell", "gru cell", "attention", "transformer", "positions"), ()),
     "products": ("addmm",),  # with a factor
     "learned start": ("expand",),

@@ -105,14 +105,13 @@ def test_sums_equal_the_loop(naive, name, lora):
 
 
 def test_what_is_written_out():
-    """Adapters and layers are not; the table that is input and output is, and what is added."""
+    """Layers are not, nor is the table that is input and output; what is added is."""
     written = {
         name: [name_of(site.node) for site in clipper("test", made(name, lora), CASES[name][1],
                batch_of(name)).prepare(ROWS).written]
         for name, lora in (("gpt2", False), ("bert", False), ("vit", False))
     }  # fmt: skip
-    assert written["bert"] == []
-    assert sorted(written["gpt2"]) == ["embedding", "linear"]
+    assert written["bert"] == written["gpt2"] == []
     assert sorted(written["vit"]) == ["add", "expand"]
 
 

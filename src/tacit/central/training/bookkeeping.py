@@ -22,9 +22,10 @@ from tacit.central.training.alone import dense
 from tacit.central.training.layers import Layer, Pairs, Rule
 from tacit.central.training.lookups import looked_up_by_row
 from tacit.central.training.mapped import refuse_unknown
-from tacit.central.training.operators import blanks_may_raise, is_random, name_of
+from tacit.central.training.operators import argument, blanks_may_raise, is_random, name_of
 from tacit.central.training.row_calls import Call, RowAxis
 from tacit.central.training.rowwise import States, verified
+from tacit.central.training.tied import Tied
 from tacit.central.training.tracing import Total, Unfit, losses_graph, state_of
 
 PerExample = dict[int, Tensor]
@@ -108,14 +109,22 @@ class Book:
             if keys[node] is None:
                 written.append(self._written(node, output))
             else:
-                group = groups.setdefault(keys[node], self._group(node))
+                if keys[node] not in groups:
+                    groups[keys[node]] = self._group(
+                        [one for one in sites if keys[one] == keys[node]]
+                    )
+                group = groups[keys[node]]
                 source = Call(states, node, name_of(node))
                 value = source.arg(_input_of(name_of(node)))
                 group.inputs.append((self._kept.value(value), states.of[value]))
                 group.outputs.append(output)
         return list(groups.values()), written
 
-    def _group(self, node: fx.Node) -> Group:
+    def _group(self, nodes: list[fx.Node]) -> Group:
+        """Return the group of these calls, of one kind or of a table that is tied."""
+        tables = [one for one in nodes if name_of(one) == "embedding"]
+        products = [one for one in nodes if name_of(one) == "linear"]
+        node = (products or nodes)[0]
         call, name = Call(self.states, node, name_of(node)), name_of(node)
         arguments = {one.name: call.arg(one.name) for one in node.target._schema.arguments}  # type: ignore[union-attr]
         names = dict(zip(_WEIGHTS, _PRODUCTS.get(name, ("", *_WEIGHTS))[1:], strict=True))
@@ -124,7 +133,10 @@ class Book:
             for key, theirs in names.items()
             if arguments.get(theirs) in self._of
         }
-        if name in _PRODUCTS:
+        if products and tables:
+            padding = argument(tables[0], "padding_idx")
+            rule, layer = Tied(), Layer(padding_index=None if padding < 0 else padding)
+        elif name in _PRODUCTS:
             rule, layer = layers.linear(transposed=name != "linear")
         elif name == "embedding":
             rule, layer = layers.embedding(arguments["padding_idx"])
@@ -349,13 +361,22 @@ def _is_layer(call: Call, weights: list[Any]) -> bool:
 def _untied(
     keys: dict[fx.Node, Any], states: States, of: dict[fx.Node, nn.Parameter]
 ) -> dict[fx.Node, Any]:
-    """Write out layers that share a parameter: there are cross terms between them."""
+    """Write out layers that share a parameter: there are cross terms between them.
+
+    There is a rule for a table that is one kind of embedding and one linear layer.
+    """
     made = {node: None for node in states.trained if node not in of}
     while True:
         users: dict[fx.Node, set[Any]] = {node: set() for node in of}
         for node, key in {**made, **keys}.items():
             for one in node.all_input_nodes:
                 users.get(one, set()).add(key)
+        joint = {
+            key: both for shared in users.values() if (both := _tied(shared)) for key in shared
+        }
+        if joint:
+            keys = {node: joint.get(key, key) for node, key in keys.items()}
+            continue
         tied = {
             node: None
             for node, key in keys.items()
@@ -364,6 +385,14 @@ def _untied(
         if not tied:
             return keys
         keys = {**keys, **tied}
+
+
+def _tied(keys: set[Any]) -> Any:
+    """Return one key for a linear layer and an embedding that share their weight."""
+    if None in keys or sorted(key[0] for key in keys) != ["embedding", "linear"]:
+        return None
+    table, product = sorted(keys, key=lambda key: str(key[0]))
+    return ("tied", *product[1:]) if table[1] is product[1] else None
 
 
 def _leaf(value: Tensor) -> Tensor:

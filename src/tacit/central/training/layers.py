@@ -69,7 +69,7 @@ Pairs = list[tuple[Tensor, Tensor]]
 Sums = dict[str, Tensor]
 """The sum for each trained parameter, by its name in the layer."""
 
-_MOST_ENTRIES = 1 << 22
+MOST_ENTRIES = 1 << 22
 """Largest number of entries of matrices that are made for several examples at a time."""
 
 SUMMED = 256
@@ -177,12 +177,12 @@ def norm(name: str, settings: dict[str, Any]) -> tuple[Rule, Layer]:
     return _Norm(), Layer(normalise=lambda x: F.instance_norm(x, eps=settings["eps"]))
 
 
-def linear(*, transposed: bool = False) -> tuple[Rule, Layer]:
+def linear(*, transposed: bool = False) -> tuple[Summing, Layer]:
     """Return the rule for `linear`, rows first and inputs last, or for products x @ weight."""
     return _Linear(), Layer(transposed=transposed)
 
 
-def embedding(padding_index: int) -> tuple[Rule, Layer]:
+def embedding(padding_index: int) -> tuple[Summing, Layer]:
     """Return the rule for `embedding`; -1 means no padding."""
     return _Embedding(), Layer(padding_index=None if padding_index < 0 else padding_index)
 
@@ -244,7 +244,7 @@ def outer_norms(inputs: Tensor, outputs: Tensor, examples: int) -> Tensor:
         return bound
     by_gram = positions**2 * (wide + high) < positions * wide * high
     entries = max(1, 2 * positions**2 if by_gram else wide * high, positions * (wide + high))
-    step = max(1, _MOST_ENTRIES // entries)
+    step = max(1, MOST_ENTRIES // entries)
     dtype = inputs.dtype if positions <= _FEW and not by_gram else torch.float64
     norms = []
     for i in range(0, count, step):
@@ -280,7 +280,7 @@ class _Linear:
         # With one position the gradient of the bias is that of the output itself.
         if "bias" not in trained or _single(pairs):
             return {}
-        return {"bias": _bias_rows([g for _, g in pairs])}
+        return {"bias": bias_rows([g for _, g in pairs])}
 
     def squared_norms(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Tensor:
         if _single(pairs):
@@ -290,8 +290,8 @@ class _Linear:
                 share = squares(inputs)
                 share.masked_fill_(share > _LONGEST**2, math.inf)
             return squares(outputs) * (share + float("bias" in trained))
-        inputs = torch.cat([_positions(x) for x, _ in pairs], 1)
-        outputs = torch.cat([_positions(g) for _, g in pairs], 1)
+        inputs = torch.cat([positions_of(x) for x, _ in pairs], 1)
+        outputs = torch.cat([positions_of(g) for _, g in pairs], 1)
         return outer_norms(inputs, outputs, len(inputs))
 
     def add(
@@ -322,14 +322,14 @@ class _Convolution:
     def written(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Sums:
         if "bias" not in trained:
             return {}
-        return {"bias": _bias_rows([g.movedim(1, -1) for _, g in pairs])}
+        return {"bias": bias_rows([g.movedim(1, -1) for _, g in pairs])}
 
     def squared_norms(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Tensor:
         count = len(pairs[0][0])
         total = torch.zeros(count, dtype=torch.float64, device=pairs[0][0].device)
         # Windows are many times the size of their input: take a few examples at a time.
         entries = sum(x.shape[1] * math.prod(g.shape[2:]) for x, g in pairs)
-        step = max(1, _MOST_ENTRIES // max(1, entries * math.prod(layer.kernel_size)))
+        step = max(1, MOST_ENTRIES // max(1, entries * math.prod(layer.kernel_size)))
         for i in range(0, count, step):
             some = [(x[i : i + step], g[i : i + step]) for x, g in pairs]
             total[i : i + step] = self._weight_norms(layer, some, count)
@@ -365,7 +365,7 @@ class _Embedding:
 
     def squared_norms(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Tensor:
         tokens = torch.cat([x.reshape(len(x), -1) for x, _ in pairs], 1)
-        outputs = torch.cat([_positions(self._masked(layer, x, g)) for x, g in pairs], 1)
+        outputs = torch.cat([positions_of(masked(layer, x, g)) for x, g in pairs], 1)
         if tokens.shape[1] == 1:
             return squares(outputs)
         # The contributions of one example to one token add up before they are squared.
@@ -387,15 +387,9 @@ class _Embedding:
         dtype = sums["weight"].dtype if single else torch.float64
         total = torch.zeros_like(sums["weight"], dtype=dtype)
         for tokens, outputs in pairs:
-            rows = scaled(self._masked(layer, tokens, outputs).to(dtype), weights)
+            rows = scaled(masked(layer, tokens, outputs).to(dtype), weights)
             total.index_add_(0, tokens.flatten(), rows.reshape(-1, rows.shape[-1]))
         sums["weight"] += total
-
-    def _masked(self, layer: Layer, tokens: Tensor, outputs: Tensor) -> Tensor:
-        """Zero the gradients of the padding token, which is not trained."""
-        if layer.padding_index is None:
-            return outputs
-        return outputs.masked_fill((tokens == layer.padding_index)[..., None], 0)
 
 
 class _Norm:
@@ -420,7 +414,14 @@ class _Norm:
         return values.flatten(2).sum(2) if values.dim() > 2 else values
 
 
-def _positions(rows: Tensor) -> Tensor:
+def masked(layer: Layer, tokens: Tensor, outputs: Tensor) -> Tensor:
+    """Zero the gradients of the padding token, which is not trained."""
+    if layer.padding_index is None:
+        return outputs
+    return outputs.masked_fill((tokens == layer.padding_index)[..., None], 0)
+
+
+def positions_of(rows: Tensor) -> Tensor:
     """Reshape (n, …, d) to (n, T, d)."""
     return rows.reshape(len(rows), -1, rows.shape[-1])
 
@@ -435,9 +436,9 @@ def _put(place: Tensor, value: Tensor, fresh: bool) -> None:
     place.copy_(value) if fresh else place.add_(value)
 
 
-def _bias_rows(outputs: list[Tensor]) -> Tensor:
+def bias_rows(outputs: list[Tensor]) -> Tensor:
     """Sum each example's output gradients over all positions and calls, (n, q) in float64."""
-    parts = [_positions(rows).sum(1, dtype=torch.float64) for rows in outputs]
+    parts = [positions_of(rows).sum(1, dtype=torch.float64) for rows in outputs]
     return torch.stack(parts).sum(0)
 
 
