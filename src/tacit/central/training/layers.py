@@ -199,7 +199,7 @@ def squares(rows: Tensor) -> Tensor:
     if count <= _RUN:
         return _run_squares(flat)
     whole = count - count % _RUN
-    runs = flat[:, :whole].unflatten(1, (-1, _RUN))
+    runs = flat[:, :whole].reshape(len(flat), whole // _RUN, _RUN)
     total = _run_squares(runs).sum(1)
     if whole < count:
         total += _run_squares(flat[:, whole:])
