@@ -144,6 +144,10 @@ def paths() -> list[Path]:
             training("positions", Positions, device=device),
             training("words", Words, device=device),
             training("microbatches", mlp, device=device, microbatch=7),
+            training("per layer", mlp, device=device, clipping="per-layer"),
+            training("automatic", mlp, device=device, clipping="automatic"),
+            training("adaptive", mlp, device=device, clipping="adaptive"),
+            training("adaptive, steep", steep, device=device, clipping="adaptive", microbatch=7),
             training("sorted rows", Sorted, device=device),
             training("experts", Experts, device=device, refused=True),
         )

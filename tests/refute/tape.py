@@ -450,7 +450,8 @@ def load_all() -> None:
     import tacit
 
     for found in pkgutil.walk_packages(tacit.__path__, "tacit."):
-        importlib.import_module(found.name)
+        if not found.name.endswith(".migrations.env"):  # it runs within a migration only
+            importlib.import_module(found.name)
 
 
 def _caller() -> str:

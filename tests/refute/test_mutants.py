@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 from tacit.anonymize import training as anonymizing
 from tacit.central.queries import duckdb_engine, postgres_engine
 from tacit.central.statistics import released, rows
-from tacit.central.training import correlated, probing, rowwise, turns
+from tacit.central.training import correlated, kinds, probing, rowwise, scaling, turns
 from tacit.central.training.tracing import Unfit
 from tacit.data import lines
 from tacit.federated.torch_model import TorchModel
@@ -95,6 +96,38 @@ def test_sums_of_earlier_steps_that_are_not_mixed_in(monkeypatch: Any) -> None:
 
     monkeypatch.setattr(correlated.CorrelatedNoise, "_combined", undone)
     assert found("private_training.train_in_order mlp").refuted
+
+
+def test_a_count_without_noise(monkeypatch: Any) -> None:
+    """The clip norm of the next step tells who was there."""
+    rounded = kinds.rounded_gaussian
+
+    def settled(self: Any, gradient: Any, tally: Any, stream: Any) -> None:
+        gradient.mul_(self.clip_norm)
+        rounded(self.deviation, 1, stream)
+        self.clip_norm *= math.exp(-0.2 * tally.signs / (2 * self.expected_size))
+        self.scaling = scaling.Limited(self.room, self.clip_norm)
+
+    monkeypatch.setattr(kinds._Following, "settle", settled)
+    assert found("private_training.train adaptive").refuted
+
+
+def test_a_count_that_is_not_centred(monkeypatch: Any) -> None:
+    """Its noise is for half a count: a record counts one, or its blank nothing."""
+
+    def counted(self: Any, norms: Any, fine: Any) -> int:
+        return 2 * int(((norms[0] <= self.limit) & fine).sum())
+
+    monkeypatch.setattr(scaling.Limited, "signs", counted)
+    assert found("private_training.train adaptive").refuted
+
+
+def test_bounds_per_layer_that_do_not_add_up(monkeypatch: Any) -> None:
+    def whole(self: Any, setting: Any, order: Any) -> tuple[float, ...]:
+        return (float(setting.clip_norm) * setting.room,) * len(order)
+
+    monkeypatch.setattr(kinds.PerLayerClipping, "_bounds", whole)
+    assert found("private_training.train per layer").refuted
 
 
 def test_one_module_that_serves_every_client(monkeypatch: Any) -> None:

@@ -31,6 +31,7 @@ Real = float | int | Fraction
 
 _lock = RLock()
 _UNIT = 2.0**-52
+_DIGITS = 32  # binary digits of a standard deviation after the point
 
 
 @contextmanager
@@ -91,6 +92,12 @@ def float_above(number: Fraction) -> float:
 def float_below(number: Fraction) -> float:
     """Return the float that denotes a number as a decimal, or else the next one below it."""
     return -float_above(-number)
+
+
+def root_above(number: Fraction) -> Fraction:
+    """Return the square root, rounded up in its 32nd binary digit, so that noise is never less."""
+    root = Fraction(math.isqrt(math.floor(number * 4**_DIGITS)), 2**_DIGITS)
+    return root if root**2 >= number else root + Fraction(1, 2**_DIGITS)
 
 
 def sum_above(numbers: list[float]) -> float:

@@ -42,13 +42,13 @@ def test_training_takes_no_short_products_whatever_the_process_allows(monkeypatc
     factor = 1 + 2**-11 + 2**-14
     assert round(factor * 2**10) / 2**10 / factor - 1 > 4e-4
     seen: list[Any] = []
-    honest = Clipper.sums
+    honest = Clipper.tallied
 
-    def sums(*given: Any) -> Any:
+    def tallied(*given: Any) -> Any:
         seen.append((torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32))
         return honest(*given)
 
-    monkeypatch.setattr(Clipper, "sums", sums)
+    monkeypatch.setattr(Clipper, "tallied", tallied)
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision("high")
     try:

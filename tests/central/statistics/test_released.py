@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from tacit.central import statistics as ps
-from tacit.central.statistics.released import Spending, root_above
+from tacit.central.statistics.released import Spending
 from tacit.privacy import events
 from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.errors import InvalidData, InvalidParameter, TacitError
 from tacit.privacy.gaussian import epsilon_of, noise_multiplier_for
 from tacit.privacy.guarantees import ZCDP, ApproxDP
 from tacit.privacy.randomness import Seeded
+from tacit.privacy.rounding import root_above
 
 ROWS = np.random.default_rng(5).normal(size=(300, 4))
 

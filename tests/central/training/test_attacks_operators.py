@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from tacit.central.training import clipped_sum, precision, probing, training
 from tacit.central.training.clipping import Clipper
+from tacit.central.training.scaling import Tally
 from tacit.central.training.schedule import Schedule
 from tacit.privacy.errors import InvalidParameter
 from tacit.privacy.randomness import Seeded
@@ -140,13 +141,13 @@ def test_weights_at_which_only_a_blank_row_raises(loss: Callable[..., Tensor]) -
 
 def test_training_with_such_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Tensor] = []
-    plain = Clipper.sums
+    plain = Clipper.tallied
 
-    def watched(self: Clipper, *args: object, **more: object) -> tuple[Tensor, int]:
+    def watched(self: Clipper, *args: object, **more: object) -> tuple[Tensor, Tally]:
         seen.append(plain(self, *args, **more)[0])  # type: ignore[arg-type]
-        return seen[-1].clone(), 0
+        return seen[-1].clone(), Tally(0)
 
-    monkeypatch.setattr(Clipper, "sums", watched)
+    monkeypatch.setattr(Clipper, "tallied", watched)
     x = torch.rand(60, 3) + 0.5
     for blank in (False, True):
         rows = x.clone()

@@ -191,6 +191,19 @@ def test_terms_that_cancel_on_one_token() -> None:
     assert moved(module, (tokens, x), 255) <= 1 + room(256)
 
 
+@pytest.mark.parametrize("size", [2.0**20, 2.0**60])
+def test_terms_that_cancel_between_a_look_up_and_a_product(size: float) -> None:
+    tokens, x = torch.ones(256, 1, dtype=torch.long), torch.ones(256, 2)
+    x[-1] = torch.tensor([size, -size])
+    table = nn.Embedding(4, 8)
+
+    def forward(m: Of, t: Tensor, x: Tensor) -> Tensor:
+        scores = F.linear(torch.ones(len(x), 1, 8) * (1 + 0 * x[:, :1, None]), m.e.weight)
+        return m.e(t).sum((1, 2)) * x[:, 0] + scores[:, 0, 1] * x[:, 1]
+
+    assert moved(Of(forward, e=table), (tokens, x), 255) <= 1 + room(256)
+
+
 def test_terms_that_cancel_in_a_bias() -> None:
     x = torch.ones(256, 2, 1)
     x[-1] = torch.tensor([[2.0**60], [-(2.0**60)]])

@@ -14,6 +14,7 @@ from tacit.central.training import probing, training
 from tacit.central.training.auditing import TrainingAudit, audit_training
 from tacit.central.training.clipping import Clipper
 from tacit.central.training.noise import Noise
+from tacit.central.training.scaling import Clipped, Tally
 from tacit.central.training.schedule import Schedule
 from tacit.privacy.errors import InvalidParameter
 from tacit.privacy.randomness import Randomness, Seeded
@@ -49,8 +50,8 @@ class Faint(Noise):
         super().__init__(scale / 10, stream)
 
 
-def unclipped(self: Clipper, batch: Any, clip_norm: float, *layout: Any) -> tuple[Tensor, int]:
-    return CLIPPED(self, batch, math.inf, *layout)
+def unclipped(self: Clipper, batch: Any, scaling: Any, *layout: Any) -> tuple[Tensor, Tally]:
+    return CLIPPED(self, batch, Clipped((math.inf,)), *layout)
 
 
 def fourfold(self: Schedule, stream: Randomness) -> tuple[Tensor, Tensor]:
@@ -61,10 +62,10 @@ def fourfold(self: Schedule, stream: Randomness) -> tuple[Tensor, Tensor]:
     return chosen, chosen
 
 
-CLIPPED = Clipper.sums
+CLIPPED = Clipper.tallied
 MUTANTS = {
     "faint noise": (training, "Noise", Faint),
-    "not clipped": (Clipper, "sums", unclipped),
+    "not clipped": (Clipper, "tallied", unclipped),
     "more in a batch": (Schedule, "layout", fourfold),
 }
 

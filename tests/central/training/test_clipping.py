@@ -14,6 +14,7 @@ from torch import nn
 from tacit.central.training import clipped_sum
 from tacit.central.training.alone import Alone
 from tacit.central.training.layers import outer_norms, squares
+from tacit.central.training.operators import name_of
 from tacit.central.training.probing import clipper
 from tacit.central.training.tracing import Total
 from tacit.privacy.errors import InvalidParameter
@@ -51,6 +52,22 @@ class Tied(nn.Module):
 
     def forward(self, x):
         return self.out(self.into(x).mean(1))
+
+
+class LanguageModel(nn.Module):
+    """A table that is embedding and output layer at every position, twice."""
+
+    def __init__(self, padding: int | None = None, cut: str = "") -> None:
+        super().__init__()
+        self.into, self.mix = nn.Embedding(9, 4, padding_idx=padding), nn.Linear(4, 4)
+        self.out, self.cut = nn.Linear(4, 9), cut
+        self.out.weight = self.into.weight
+
+    def forward(self, x):
+        words = self.into(x) + self.into(8 - x).mean(1, keepdim=True)
+        words = words.detach() if self.cut == "into" else words
+        y = self.out(torch.tanh(self.mix(words)))
+        return y + self.out(words.mean(1))[:, None] / 2
 
 
 class TiedLayers(nn.Module):
@@ -91,12 +108,73 @@ class Attention(nn.Module):
 
 
 class Recurrent(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, kind: type[nn.RNNBase], **settings) -> None:
         super().__init__()
-        self.cells = nn.GRU(4, 3, batch_first=True)
+        self.cells = kind(4, 3, batch_first=True, **settings)
 
     def forward(self, x):
-        return self.cells(x)[0][:, -1]
+        states, ends = self.cells(x)
+        ends = ends if isinstance(ends, tuple) else (ends,)
+        return torch.cat([states.flatten(1), *(one.transpose(0, 1).flatten(1) for one in ends)], 1)
+
+
+class LearnedStart(nn.Module):
+    """A recurrent layer from a trained state, over times on the first axis."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells, self.start = nn.GRU(4, 3), nn.Parameter(torch.rand(1, 1, 3))
+
+    def forward(self, x):
+        return self.cells(x.transpose(0, 1), self.start.expand(-1, len(x), -1))[0][-1]
+
+
+class CellByCell(nn.Module):
+    """A loop of the user's own."""
+
+    def __init__(self, kind: type[nn.RNNCellBase]) -> None:
+        super().__init__()
+        self.cell = kind(4, 3)
+
+    def forward(self, x):
+        state = None
+        for part in x.unbind(1):
+            state = self.cell(part, state)
+        return state[0] if isinstance(state, tuple) else state
+
+
+class Products(nn.Module):
+    """Linear layers as products, with inputs on the rows of the weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.shift = nn.Parameter(torch.rand(4, 5)), nn.Parameter(torch.rand(5))
+        self.second, self.third = nn.Parameter(torch.rand(5, 3)), nn.Parameter(torch.rand(3, 2))
+        self.scaled = nn.Parameter(torch.rand(2))
+
+    def forward(self, x):
+        flat = torch.addmm(self.shift, x.flatten(0, -2), self.first)
+        x = torch.tanh(flat).unflatten(0, x.shape[:-1]) @ self.second
+        flat = torch.mm(torch.tanh(x).flatten(0, -2), self.third)
+        eye = torch.eye(2, dtype=flat.dtype)
+        return torch.addmm(self.scaled, flat, eye, beta=0.5).unflatten(0, x.shape[:-1])
+
+
+class Positions(nn.Module):
+    """Tokens, positions and kinds of tokens, as language models have them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.places, self.kinds = (nn.Embedding(k, 4) for k in (9, 12, 2))
+        self.register_buffer("order", torch.arange(12)[None])
+        self.register_buffer("first", torch.zeros(1, 12, dtype=torch.long))
+        self.last = nn.Linear(4, 2)
+
+    def forward(self, x):
+        kinds = self.first[:, : x.shape[1]].expand(len(x), -1)
+        tokens, places = self.tokens(x), self.places(self.order[:, : x.shape[1]])
+        x = tokens + self.kinds(kinds) + places.to(tokens.device)
+        return self.last(torch.tanh(x))
 
 
 class OtherWay(nn.Module):
@@ -220,6 +298,9 @@ BOOK_KEPT = {
     ),
     "tied": (Tied(), tokens(5)),
     "tied layers": (TiedLayers(), floats(4)),
+    "language model": (LanguageModel(), tokens(5)),
+    "language model, padded": (LanguageModel(padding=3), tokens(5)),
+    "language model, no look-up": (LanguageModel(cut="into"), tokens(5)),
     "owner": (nn.Sequential(nn.Linear(4, 4), nn.Tanh(), Scale()), floats(4)),
     "prelu": (nn.Sequential(nn.Linear(4, 4), nn.PReLU()), floats(4)),
     "bilinear free": (nn.Sequential(nn.ConvTranspose1d(2, 3, 2), nn.Tanh()), floats(2, 5)),
@@ -235,6 +316,21 @@ BOOK_KEPT = {
 }
 
 BOOK_KEPT |= {
+    "lstm": (Recurrent(nn.LSTM), floats(5, 4)),
+    "gru": (Recurrent(nn.GRU), floats(5, 4)),
+    "rnn": (Recurrent(nn.RNN), floats(5, 4)),
+    "rnn, rectified": (Recurrent(nn.RNN, nonlinearity="relu"), floats(5, 4)),
+    "lstm, layers both ways": (Recurrent(nn.LSTM, num_layers=2, bidirectional=True), floats(3, 4)),
+    "lstm, projected": (Recurrent(nn.LSTM, proj_size=2, num_layers=2), floats(3, 4)),
+    "gru, layers without bias": (Recurrent(nn.GRU, num_layers=2, bias=False), floats(3, 4)),
+    "gru, both ways": (Recurrent(nn.GRU, bidirectional=True), floats(ROWS, 4)),
+    "learned start": (LearnedStart(), floats(5, 4)),
+    "lstm cell": (CellByCell(nn.LSTMCell), floats(3, 4)),
+    "gru cell": (CellByCell(nn.GRUCell), floats(3, 4)),
+    "rnn cell": (CellByCell(nn.RNNCell), floats(3, 4)),
+    "products": (Products(), floats(4)),
+    "products over positions": (Products(), floats(3, 4)),
+    "positions": (Positions(), tokens(5)),
     "attention, other way": (Attention(batch_first=False), floats(5, 4)),
     "attention, as long as wide": (Attention(batch_first=False), floats(ROWS, 4)),
     "other way": (OtherWay(), floats(5, 4)),
@@ -246,7 +342,6 @@ BOOK_KEPT |= {
 }
 
 ALONE = {
-    "recurrent": (Recurrent(), floats(5, 4)),
     "repeats": (Repeats(), floats(4)),
 }
 
@@ -276,6 +371,22 @@ def test_book_keeping_equals_the_loop(naive, name):
     assert clipper("test", module, naive.squared, (inputs,)).book_kept
     for clip_norm in (middle(norms), float(norms.max()) * 2):
         assert_same(naive, module, naive.squared, (inputs,), clip_norm)
+
+
+WRITTEN = {
+    **dict.fromkeys(("lstm", "gru", "rnn", "lstm, layers both ways", "lstm, projected"), ()),
+    **dict.fromkeys(("tied", "language model", "language model, padded"), ()),
+    **dict.fromkeys(("lstm cell", "gru cell", "attention", "transformer", "positions"), ()),
+    "products": ("addmm",),  # with a factor
+    "learned start": ("expand",),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_gradients_of_known_layers_are_not_written_out(naive, name):
+    module, inputs = BOOK_KEPT[name]
+    way = clipper("test", module.double(), naive.squared, (inputs,)).prepare(ROWS)
+    assert tuple(name_of(site.node) for site in way.written) == WRITTEN[name]
 
 
 @pytest.mark.quick(1)
@@ -357,6 +468,26 @@ def test_squared_norms_are_rounded_up(size):
     true = rows.double().square().sum(1)
     assert (squares(rows) >= true).all()
     assert (squares(rows) <= true * 1.001 + 1e-34).all()
+
+
+@pytest.mark.parametrize("count", [512, 513, 1500, 300_000])
+def test_long_norms_are_overstated_by_little(count):
+    rows = torch.randn(3, count)
+    true = rows.double().square().sum(1)
+    found = squares(rows)
+    assert (found >= true).all()
+    assert (found <= true * (1 + 8e-5)).all()
+
+
+@pytest.mark.parametrize("shape", [(32, 40, 50), (128, 300, 700), (500, 9, 16), (100, 60, 10)])
+def test_norms_over_positions_are_overstated_by_little(shape):
+    positions, wide, high = shape
+    inputs, outputs = torch.randn(2, positions, wide), torch.randn(2, positions, high)
+    products = outputs.double().transpose(1, 2) @ inputs.double()
+    true = products.flatten(1).square().sum(1)
+    found = outer_norms(inputs, outputs, 2)
+    assert (found >= true).all()
+    assert (found <= true * (1 + 2e-4)).all()
 
 
 @pytest.mark.heavy

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils.checkpoint import checkpoint
 
 from tacit.central.training import clipped_sum
 from tacit.privacy.errors import InvalidData, InvalidParameter
@@ -179,3 +180,40 @@ def test_python_never_sees_a_record(naive):
     real = [one for one, is_fake in zip(seen, fake, strict=True) if not is_fake]
     assert all(map(torch.equal, real[: len(real) // 2], real[len(real) // 2 :]))
     assert not any((one == 7.0).all() for one in real)
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, reentrant: bool) -> None:
+        super().__init__()
+        self.first, self.last, self.reentrant = nn.Linear(4, 6), nn.Linear(6, 3), reentrant
+
+    def forward(self, x):
+        return self.last(checkpoint(self.first, x.tanh(), use_reentrant=self.reentrant))
+
+
+def test_gradient_checkpointing_does_not_change_a_sum(naive):
+    module, inputs = Checkpointed(False), torch.randn(5, 4)
+    sums, _ = clipped_sum(module, naive.squared, inputs, 0.5)
+    expected = naive.clipped_sum(module, naive.squared, (inputs,), 0.5)
+    assert (naive.flat(sums) - expected).norm() <= 1e-4 * expected.norm()
+
+
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
+def test_reentrant_checkpointing_is_refused_in_one_line(naive):
+    module, inputs = Checkpointed(True), torch.randn(5, 4)
+    for loss in (naive.squared, lambda m, x: naive.squared(m, x + 0 * m.last.bias.sum())):
+        with pytest.raises(InvalidParameter, match=r"^clipped_sum: [^\n]* use_reentrant=False\.$"):
+            clipped_sum(module, loss, inputs, 0.5)
+
+
+def test_several_losses_are_one_number_per_example(naive):
+    module, inputs = nn.Linear(4, 3), torch.randn(5, 4)
+    with pytest.raises(InvalidParameter, match=r"loss must be a tensor, got 'tuple'\. Add up"):
+        clipped_sum(module, lambda m, x: (m(x)[:, 0], m(x)[:, 1]), inputs, 0.5)
+
+    def both(m, x):
+        return naive.squared(m, x) + 0.1 * m(x)[:, 0].abs()
+
+    expected = naive.clipped_sum(module, both, (inputs,), 0.5)
+    found = naive.flat(clipped_sum(module, both, inputs, 0.5)[0])
+    assert (found - expected).norm() <= 1e-4 * expected.norm()

@@ -10,10 +10,11 @@ import pytest
 
 from tacit.federated.algorithms.registry import algorithm
 from tacit.federated.client_level import adaptive
-from tacit.federated.client_level.adaptive import Adaptive, update_multiplier
+from tacit.federated.client_level.adaptive import Adaptive
 from tacit.federated.client_level.privacy import ClientPrivacy
 from tacit.federated.payload import Layout, Payload
 from tacit.privacy import errors
+from tacit.privacy.accounting.plans import update_multiplier
 from tacit.privacy.randomness import Seeded
 
 PHASE = algorithm("fedavg").phases[0]
@@ -77,7 +78,7 @@ def test_a_rule_that_goes_the_wrong_way_is_noticed(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("z", ["0.7", "1", "12.5"])
 def test_updates_and_counts_cost_together_what_is_stated(z: str, releases: int) -> None:
     multiplier, deviation = Fraction(z), Fraction(50)
-    found = update_multiplier(multiplier, releases, deviation)
+    found = update_multiplier("test", multiplier, deviation, releases=releases)
     together = releases * (1 / found**2 + 1 / deviation**2)
     assert together <= 1 / multiplier**2
     assert float(together * multiplier**2) == pytest.approx(1, abs=1e-6)
@@ -87,7 +88,7 @@ def test_updates_and_counts_cost_together_what_is_stated(z: str, releases: int) 
 
 def test_a_count_with_too_little_noise_is_refused() -> None:
     with pytest.raises(errors.InvalidParameter, match=r"^Adaptive: count_noise must be above 1, "):
-        update_multiplier(Fraction(2), 1, Fraction(2))
+        update_multiplier("Adaptive", Fraction(2), Fraction(2))
 
 
 def test_noise_on_the_count_is_what_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -469,6 +469,34 @@ def test_composed_gaussians_are_one():
     assert privacy_loss.merged(apart) == events.Composed((events.Parallel((three, four)), three))
 
 
+def test_gaussians_on_one_sample_are_one():
+    three, four = events.Gaussian(2, 6, **SCOPE), events.Gaussian(1, 4, **SCOPE)
+    both = events.PoissonSampled(0.1, events.Composed((three, four)))
+    merged = privacy_loss.merged(events.Repeated(both, 5))
+    assert merged.event.event.noise_multiplier == near(2.4, 1e-15)
+    assert (merged.count, merged.event.probability) == (5, 0.1)
+    one = events.Repeated(events.PoissonSampled(0.1, events.Gaussian(5, 12, **SCOPE)), 5)
+    for epsilon in (privacy_loss.epsilon_pld, privacy_loss.epsilon_rdp):
+        assert epsilon(events.Repeated(both, 5), 1e-5) == near(epsilon(one, 1e-5), 1e-9)
+    apart = events.Composed((events.PoissonSampled(0.1, three), events.PoissonSampled(0.1, four)))
+    assert privacy_loss.merged(apart) == apart  # two samples are not one
+    mixed = events.PoissonSampled(0.1, events.Composed((three, LAPLACE)))
+    with pytest.raises(privacy_loss.Unsupported):
+        privacy_loss.epsilon_rdp(mixed, 1e-5)
+
+
+def test_gaussians_on_one_sample_agree_with_dp_accounting():
+    from dp_accounting import dp_event
+    from dp_accounting.rdp import rdp_privacy_accountant
+
+    inner = dp_event.ComposedDpEvent([dp_event.GaussianDpEvent(z) for z in (1.1, 8.0)])
+    theirs = dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.05, inner), 200)
+    known = rdp_privacy_accountant.RdpAccountant().compose(theirs).get_epsilon(1e-5)
+    draws = [events.Gaussian(1, Fraction(z), **SCOPE) for z in ("1.1", "8")]
+    ours = events.PoissonSampled(0.05, events.Composed(tuple(draws)))
+    assert privacy_loss.epsilon_rdp(events.Repeated(ours, 200), 1e-5) == near(known, 0.01)
+
+
 def test_best_takes_the_smaller_and_explains_when_there_is_none():
     grid = events.Repeated(events.DiscreteGaussian(1, 4, 3, **SCOPE), 2)
     stated = privacy_loss.best(grid, 1e-5)

@@ -18,10 +18,11 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from tacit.central import statistics as statistics
 from tacit.central.estimators.base import DELTA, Bounds, Box, Reals, warn_of_noise
 from tacit.central.estimators.unsupervised import REMEDY, Shell
-from tacit.central.statistics.released import Released, root_above
+from tacit.central.statistics.released import Released
 from tacit.privacy import errors, events
 from tacit.privacy.accounting.ledger import LedgerLike
 from tacit.privacy.randomness import Randomness
+from tacit.privacy.rounding import root_above
 
 CELLS = 1024
 """Number of cells, per column, of the table that quantiles are computed from."""

@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.central.statistics.released import Released, Spending, root_above, share_of
+from tacit.central.statistics.released import Released, Spending, share_of
 from tacit.central.statistics.rows import PRODUCT_BITS, Ball, matrix
 from tacit.privacy import errors
 from tacit.privacy.guarantees import Unit
 from tacit.privacy.randomness import Randomness
+from tacit.privacy.rounding import root_above
 
 Reals = npt.NDArray[np.float64]
 

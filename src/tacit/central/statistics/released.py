@@ -34,12 +34,12 @@ from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.randomness import Randomness, Seeded, rounded_gaussian, source
+from tacit.privacy.rounding import root_above
 
 Integers = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 T = TypeVar("T")
 
-_DIGITS = 32  # binary digits of a standard deviation after the point
 _LARGEST_SIGMA = 2**45
 _PUBLIC = "Bounds, centres and sizes were chosen without the records, or had been released before."
 
@@ -145,12 +145,6 @@ class Spending:
     def released(self, value: T) -> Released[T]:
         """Return the value with the event of everything that was drawn for it."""
         return Released(value, _composed(self._events), self._delta, not self.rng.secure)
-
-
-def root_above(number: Fraction) -> Fraction:
-    """Return the square root, rounded up in its 32nd binary digit, so that noise is never less."""
-    root = Fraction(math.isqrt(math.floor(number * 4**_DIGITS)), 2**_DIGITS)
-    return root if root**2 >= number else root + Fraction(1, 2**_DIGITS)
 
 
 def share_of(part: float) -> Fraction:

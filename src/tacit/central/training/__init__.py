@@ -6,13 +6,17 @@ Most users need only `train`, or `train_in_order` where records cannot be sample
 
 from tacit.central.training.device_stream import DeviceStream
 from tacit.central.training.in_order import TrainedInOrder, train_in_order
+from tacit.central.training.kinds import AdaptiveClipping, AutomaticClipping, PerLayerClipping
 from tacit.central.training.noise import Noise, standard_normal
 from tacit.central.training.probing import clipped_sum
 from tacit.central.training.training import Trained, train
 
 __all__ = [
+    "AdaptiveClipping",
+    "AutomaticClipping",
     "DeviceStream",
     "Noise",
+    "PerLayerClipping",
     "Trained",
     "TrainedInOrder",
     "clipped_sum",

@@ -20,10 +20,12 @@ from torch.func import vjp, vmap
 from tacit.central.training import layers
 from tacit.central.training.alone import dense
 from tacit.central.training.layers import Layer, Pairs, Rule
+from tacit.central.training.lookups import looked_up_by_row
 from tacit.central.training.mapped import refuse_unknown
-from tacit.central.training.operators import blanks_may_raise, is_random, name_of
+from tacit.central.training.operators import argument, blanks_may_raise, is_random, name_of
 from tacit.central.training.row_calls import Call, RowAxis
 from tacit.central.training.rowwise import States, verified
+from tacit.central.training.tied import Tied
 from tacit.central.training.tracing import Total, Unfit, losses_graph, state_of
 
 PerExample = dict[int, Tensor]
@@ -32,6 +34,13 @@ PerExample = dict[int, Tensor]
 Kept = list[tuple["Group", Pairs]]
 
 _WEIGHTS = ("weight", "bias")
+_PRODUCTS = {
+    "linear": ("input", "weight", "bias"),
+    "addmm": ("mat1", "mat2", "self"),
+    "mm": ("self", "mat2", None),
+    "matmul": ("self", "other", None),
+}
+"""Operators that are linear layers, with their arguments for input, weight and bias."""
 _CONVOLUTIONS = ("conv1d", "conv2d", "conv3d")
 _NORMS = ("layer_norm", "rms_norm", "group_norm", "instance_norm")
 
@@ -72,6 +81,7 @@ class Book:
         ids = {id(one): node for one, node in zip(self._state, inputs, strict=False)}
         self._of = {ids[id(one)]: one for one in trained}
         rows = inputs[len(state) :]
+        looked_up_by_row(made.graph, self._of, rows)
         self.states = verified(made.graph, rows, list(self._of))
         apart = {node for node, state in self.states.of.items() if state is not None}
         self.blanks_may_raise = blanks_may_raise(made.graph, list(self._of), apart)
@@ -99,21 +109,35 @@ class Book:
             if keys[node] is None:
                 written.append(self._written(node, output))
             else:
-                group = groups.setdefault(keys[node], self._group(node))
+                if keys[node] not in groups:
+                    groups[keys[node]] = self._group(
+                        [one for one in sites if keys[one] == keys[node]]
+                    )
+                group = groups[keys[node]]
                 source = Call(states, node, name_of(node))
-                value = source.arg("indices" if name_of(node) == "embedding" else "input")
+                value = source.arg(_input_of(name_of(node)))
                 group.inputs.append((self._kept.value(value), states.of[value]))
                 group.outputs.append(output)
         return list(groups.values()), written
 
-    def _group(self, node: fx.Node) -> Group:
+    def _group(self, nodes: list[fx.Node]) -> Group:
+        """Return the group of these calls, of one kind or of a table that is tied."""
+        tables = [one for one in nodes if name_of(one) == "embedding"]
+        products = [one for one in nodes if name_of(one) == "linear"]
+        node = (products or nodes)[0]
         call, name = Call(self.states, node, name_of(node)), name_of(node)
         arguments = {one.name: call.arg(one.name) for one in node.target._schema.arguments}  # type: ignore[union-attr]
+        names = dict(zip(_WEIGHTS, _PRODUCTS.get(name, ("", *_WEIGHTS))[1:], strict=True))
         trained = {
-            key: self._of[arguments[key]] for key in _WEIGHTS if arguments.get(key) in self._of
+            key: self._of[arguments[theirs]]
+            for key, theirs in names.items()
+            if arguments.get(theirs) in self._of
         }
-        if name == "linear":
-            rule, layer = layers.linear()
+        if products and tables:
+            padding = argument(tables[0], "padding_idx")
+            rule, layer = Tied(), Layer(padding_index=None if padding < 0 else padding)
+        elif name in _PRODUCTS:
+            rule, layer = layers.linear(transposed=name != "linear")
         elif name == "embedding":
             rule, layer = layers.embedding(arguments["padding_idx"])
         elif name in _CONVOLUTIONS:
@@ -251,7 +275,8 @@ class _Public:
         for node in (*inputs, *(one for one in states.of if one in needed and one not in inputs)):
             copies[node] = graph.node_copy(node, copies.__getitem__)
         graph.output([copies[node] for node in self._ends])
-        refuse_unknown(graph.nodes)
+        # Only what depends on trained parameters is differentiated.
+        refuse_unknown(copies[node] for node in copies if node in states.trained)
         if any(map(is_random, graph.nodes)):
             raise Unfit("trained parameters are changed at random")
         self._made = fx.GraphModule(made, graph)
@@ -296,21 +321,22 @@ def _behind(ends: Sequence[fx.Node]) -> set[fx.Node]:
 def _key(states: States, node: fx.Node, of: dict[fx.Node, nn.Parameter]) -> Any:
     """Return a key that all calls of one layer with a rule share; None if no rule applies."""
     name, call = name_of(node), Call(states, node, name_of(node))
-    if name not in ("linear", "embedding", *_CONVOLUTIONS, *_NORMS):
+    if name not in (*_PRODUCTS, "embedding", *_CONVOLUTIONS, *_NORMS):
         return None
-    value = call.arg("indices" if name == "embedding" else "input")
-    rows = states.of[value]
-    weights = [
-        call.arg(key)
-        for key in _WEIGHTS
-        if name not in ("embedding", "rms_norm") or key == "weight"
-    ]
+    rows = states.of[call.arg(_input_of(name))]
+    if name in _PRODUCTS:
+        weights = [call.arg(one) for one in _PRODUCTS[name][1:] if one is not None]
+    else:
+        kept = ("weight",) if name in ("embedding", "rms_norm") else _WEIGHTS
+        weights = [call.arg(key) for key in kept]
     public = [one for one in node.all_input_nodes if one in states.trained]
     if not isinstance(rows, RowAxis) or not all(one in of and one in weights for one in public):
         return None
     given = [one for one in (*node.args, *node.kwargs.values()) if isinstance(one, fx.Node)]
     if len(given) != len(set(given)):
         # A weight that is also the bias: its two gradients add up before they are squared.
+        return None
+    if name in _PRODUCTS and name != "linear" and not _is_layer(call, weights):
         return None
     plain = rows == RowAxis(0)
     if name in (*_CONVOLUTIONS, "group_norm", "instance_norm") and not plain:
@@ -319,16 +345,38 @@ def _key(states: States, node: fx.Node, of: dict[fx.Node, nn.Parameter]) -> Any:
     return (name, *weights, *others, repr(node.kwargs))
 
 
+def _input_of(name: str) -> str:
+    """Return the argument that a layer gets rows in."""
+    return "indices" if name == "embedding" else _PRODUCTS.get(name, ("input",))[0]
+
+
+def _is_layer(call: Call, weights: list[Any]) -> bool:
+    """Check that a product is with a matrix, and what is added is a vector over its columns."""
+    weight, *bias = weights
+    vector = all(one in call.states.of and call.shape(one) == call.out[-1:] for one in bias)
+    plain = call.name != "addmm" or call.arg("beta") == call.arg("alpha") == 1
+    return len(call.shape(weight)) == 2 and call.rows(weight) is None and vector and plain
+
+
 def _untied(
     keys: dict[fx.Node, Any], states: States, of: dict[fx.Node, nn.Parameter]
 ) -> dict[fx.Node, Any]:
-    """Write out layers that share a parameter: there are cross terms between them."""
+    """Write out layers that share a parameter: there are cross terms between them.
+
+    There is a rule for a table that is one kind of embedding and one linear layer.
+    """
     made = {node: None for node in states.trained if node not in of}
     while True:
         users: dict[fx.Node, set[Any]] = {node: set() for node in of}
         for node, key in {**made, **keys}.items():
             for one in node.all_input_nodes:
                 users.get(one, set()).add(key)
+        joint = {
+            key: both for shared in users.values() if (both := _tied(shared)) for key in shared
+        }
+        if joint:
+            keys = {node: joint.get(key, key) for node, key in keys.items()}
+            continue
         tied = {
             node: None
             for node, key in keys.items()
@@ -337,6 +385,14 @@ def _untied(
         if not tied:
             return keys
         keys = {**keys, **tied}
+
+
+def _tied(keys: set[Any]) -> Any:
+    """Return one key for a linear layer and an embedding that share their weight."""
+    if None in keys or sorted(key[0] for key in keys) != ["embedding", "linear"]:
+        return None
+    table, product = sorted(keys, key=lambda key: str(key[0]))
+    return ("tied", *product[1:]) if table[1] is product[1] else None
 
 
 def _leaf(value: Tensor) -> Tensor:

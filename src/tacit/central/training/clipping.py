@@ -3,7 +3,7 @@ r"""Sums of clipped per-example gradients, which bound what one record can chang
 .. math:: S = \sum_i g_i \min\!\left(1, \frac{C}{\|g_i\|}\right)
 
 over the gradients of all trained parameters together: blanking one record moves S by at most C in
-the Euclidean norm.
+the Euclidean norm. `scaling` has other factors, with bounds of the same kind.
 
 Notes
 -----
@@ -24,7 +24,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -34,15 +34,18 @@ from tacit.central.training.alone import Alone, quiet
 from tacit.central.training.bookkeeping import Book, PerExample
 from tacit.central.training.layers import SUMMED, Layer, Pairs, Summing, Sums, scaled, squares
 from tacit.central.training.precision import whole_products
+from tacit.central.training.scaling import SMALLEST, Clipped, Scaling, Tally, parts_of
 from tacit.central.training.tracing import Loss
 from tacit.privacy import errors
 
 _MARGIN = 1 + 1e-6
 _LEAST = 2.0**-100
-_LEAST_CLIP_NORM = 2.0**-30
 
 BLOCK = 5 * SUMMED
 """Largest number of slots of a block, which is one pass. Blocks are added up in float64."""
+
+NO_PARTS: Mapping[int, int] = {}
+"""The parts of parameters, by id, if all are in one."""
 
 Way = Book | Alone
 """A way to compute the gradients of blocks of one size."""
@@ -96,17 +99,29 @@ class Clipper:
         microbatch: int | None = None,
         present: Tensor | None = None,
     ) -> tuple[Tensor, int]:
-        """Compute the clipped sum as one flat tensor, and the number of dropped examples.
+        """Compute the sum clipped to this norm, and the number of dropped examples."""
+        total, tally = self.tallied(batch, Clipped((clip_norm,)), microbatch, present)
+        return total, tally.dropped
+
+    def tallied(
+        self,
+        batch: tuple[Tensor, ...],
+        scaling: Scaling,
+        microbatch: int | None = None,
+        present: Tensor | None = None,
+    ) -> tuple[Tensor, Tally]:
+        """Compute the sum of scaled gradients as one flat tensor, and what is counted beside it.
 
         `present` says which slots are filled; by default all. Dropped rows may be blanked in place.
         The sum of several blocks is in float64.
         """
-        if clip_norm < _LEAST_CLIP_NORM:
+        if min(scaling.bounds) < SMALLEST:
             remedy = "Such short gradients are lost in float32: scale the loss."
-            errors.refuse(self.where, "clip_norm", "at least 1e-9", clip_norm, remedy)
-        count, dropped, total = len(batch[0]), 0, None
+            errors.refuse(self.where, "clip_norm", "at least 1e-9", min(scaling.bounds), remedy)
+        count, total = len(batch[0]), None
+        dropped, signs = 0, 0
         if count == 0:
-            return self._empty().zero_(), 0
+            return self._empty().zero_(), Tally(0)
         step = self._step(count, microbatch)
         way = self._way(step)
         if present is None:
@@ -117,11 +132,14 @@ class Clipper:
             for start in range(0, count, step):
                 *some, there = (part[start : start + step] for part in rows)
                 flat = self._empty()
-                dropped += self._safely(way, flat, tuple(some), there, clip_norm)
+                tally = self._safely(way, flat, tuple(some), there, scaling)
+                dropped, signs = dropped + tally.dropped, signs + tally.signs
                 # In float64: running sums of float32 would drift apart if one record is missing.
                 total = flat if total is None else total.double().add_(flat)
         assert total is not None
-        return total, dropped
+        if scaling.unit != 1:
+            total.mul_(scaling.unit)  # a power of two: exact
+        return total, Tally(dropped, signs)
 
     def views(self, flat: Tensor) -> list[Tensor]:
         """Cut the flat tensor into the shapes of the trained parameters."""
@@ -134,8 +152,8 @@ class Clipper:
         return torch.empty(size, dtype=first.dtype, device=first.device)
 
     def _safely(
-        self, way: Way, flat: Tensor, batch: tuple[Tensor, ...], there: Tensor, clip_norm: float
-    ) -> int:
+        self, way: Way, flat: Tensor, batch: tuple[Tensor, ...], there: Tensor, scaling: Scaling
+    ) -> Tally:
         """Leave out rows on which an operator raises (for example a label beyond the classes).
 
         If a blank row may raise, at some weights or draws and not at others, blanks alone are tried
@@ -147,27 +165,34 @@ class Clipper:
         if way.blanks_may_raise:
             nobody = torch.zeros_like(there)
             try:
-                self._add(way, flat, tuple(map(torch.zeros_like, batch)), nobody, clip_norm)
+                self._add(way, flat, tuple(map(torch.zeros_like, batch)), nobody, scaling)
             except Exception:  # caused by no row
                 flat.zero_()
-                return int(there.sum())
+                return Tally(int(there.sum()))
             draws.repeat()
         try:
-            return self._add(way, flat, batch, there, clip_norm)
+            return self._add(way, flat, batch, there, scaling)
         except Exception:  # whatever it is, it must not be revealed
             fine = there.clone()
-            fine[self._raising(way, batch, list(range(len(there))), draws)] = False
+            places = list(range(len(there)))
+            fine[self._raising(way, batch, places, draws, scaling)] = False
         blank = tuple(_blanked(part, fine) for part in batch)
         draws.repeat()
         try:
             lost = int(there.sum()) - int(fine.sum())
-            return lost + self._add(way, flat, blank, fine, clip_norm)
+            tally = self._add(way, flat, blank, fine, scaling)
+            return Tally(lost + tally.dropped, tally.signs)
         except Exception:
             flat.zero_()
-            return int(there.sum())
+            return Tally(int(there.sum()))
 
     def _raising(
-        self, way: Way, batch: tuple[Tensor, ...], places: list[int], draws: _Draws
+        self,
+        way: Way,
+        batch: tuple[Tensor, ...],
+        places: list[int],
+        draws: _Draws,
+        scaling: Scaling,
     ) -> list[int]:
         """Find by bisection the slots among these on which a pass raises."""
         only = torch.zeros(len(batch[0]), dtype=torch.bool, device=batch[0].device)
@@ -177,53 +202,58 @@ class Clipper:
             # The whole pass, because norms and written-out gradients may raise too; its sum is not
             # used.
             blank = tuple(_blanked(part, only) for part in batch)
-            self._add(way, self._empty(), blank, only, 1.0)
+            self._add(way, self._empty(), blank, only, scaling)
         except Exception:
             half = len(places) // 2
             if half == 0:
                 return places
-            first = self._raising(way, batch, places[:half], draws)
-            return first + self._raising(way, batch, places[half:], draws)
+            first = self._raising(way, batch, places[:half], draws, scaling)
+            return first + self._raising(way, batch, places[half:], draws, scaling)
         return []
 
     def _add(
-        self, way: Way, flat: Tensor, batch: tuple[Tensor, ...], there: Tensor, clip_norm: float
-    ) -> int:
+        self, way: Way, flat: Tensor, batch: tuple[Tensor, ...], there: Tensor, scaling: Scaling
+    ) -> Tally:
         if isinstance(way, Book):
-            return self.book(way, flat, batch, there, clip_norm)
-        dropped, flat = 0, flat.zero_()
+            return self.book(way, flat, batch, there, scaling)
+        dropped, signs, flat = 0, 0, flat.zero_()
         for at in range(0, len(there), SUMMED):
             some = slice(at, at + SUMMED)
             part = torch.zeros_like(flat)
             rows = tuple(one[some] for one in batch)
-            dropped += self._add_alone(way, part, rows, there[some], clip_norm)
+            tally = self._add_alone(way, part, rows, there[some], scaling)
+            dropped, signs = dropped + tally.dropped, signs + tally.signs
             flat += part
-        return dropped
+        return Tally(dropped, signs)
 
     def _add_alone(
-        self, way: Alone, flat: Tensor, batch: tuple[Tensor, ...], there: Tensor, clip_norm: float
-    ) -> int:
+        self, way: Alone, flat: Tensor, batch: tuple[Tensor, ...], there: Tensor, scaling: Scaling
+    ) -> Tally:
         """Add slots that are summed together, as many at a time as memory allows."""
-        dropped, views = 0, self._views_by_id(flat)
+        dropped, signs, views = 0, 0, self._views_by_id(flat)
+        part_of = parts_of(scaling, self.trained)
         step = way.block(self.trained, len(there))
         *parts, present = (_padded(part, -len(there) % step) for part in (*batch, there))
         for start in range(0, len(there), step):
             losses, gradients = way.run([part[start : start + step] for part in parts])
             filled = present[start : start + step]
             written = dict(zip(map(id, self.trained), gradients, strict=True))
-            total = torch.stack([squares(value) for value in gradients]).sum(0)
-            weights, fine = factors(losses, total, clip_norm, filled)
-            self._add_written(views, written, weights, fine)
+            norms = [(part_of.get(key, 0), squares(value)) for key, value in written.items()]
+            squared = _by_part(norms, len(scaling.bounds), losses)
+            weights, fine, within = factors(losses, squared, scaling, filled)
+            self._add_written(views, written, weights, part_of, fine)
             dropped += int(filled.sum()) - int(fine.sum())
-        return dropped
+            signs += within
+        return Tally(dropped, signs)
 
     @torch.no_grad()
     def book(
-        self, way: Book, flat: Tensor, batch: tuple[Tensor, ...], there: Tensor, clip_norm: float
-    ) -> int:
+        self, way: Book, flat: Tensor, batch: tuple[Tensor, ...], there: Tensor, scaling: Scaling
+    ) -> Tally:
         """Measure all examples, then write the weighted sum of their gradients to `flat`."""
-        losses, total, kept, written = self.measured(way, batch)
-        weights, fine = factors(losses, total, clip_norm, there)
+        part_of, parts = parts_of(scaling, self.trained), len(scaling.bounds)
+        losses, squared, kept, written = self.measured(way, batch, part_of, parts)
+        weights, fine, signs = factors(losses, squared, scaling, there)
         views, bad = self._views_by_id(flat), torch.nonzero(~fine).flatten()
         covered = {id(p) for one in kept if one.rule.overwrites for p in one.trained.values()}
         for key in views.keys() - covered:
@@ -234,15 +264,19 @@ class Clipper:
                 for part in pair:
                     _blank(part, bad)
             sums = {name: views[id(parameter)] for name, parameter in one.trained.items()}
-            _add_by_parts(one, sums, weights)
-        self._add_written(views, written, weights, fine)
-        return int(there.sum()) - int(fine.sum())
+            _add_by_parts(one, sums, weights[one.part])
+        self._add_written(views, written, weights, part_of, fine)
+        return Tally(int(there.sum()) - int(fine.sum()), signs)
 
     @torch.no_grad()
     def measured(
-        self, way: Book, batch: tuple[Tensor, ...]
+        self,
+        way: Book,
+        batch: tuple[Tensor, ...],
+        part_of: Mapping[int, int] = NO_PARTS,
+        parts: int = 1,
     ) -> tuple[Tensor, Tensor, list[_Summed], PerExample]:
-        """Compute losses and squared norms of all examples, and the parts of their gradients.
+        """Compute losses, squared norms (parts, n), and what gradients are made of.
 
         Gradients that are written out are measured here and added unchanged, never computed again.
         """
@@ -255,22 +289,30 @@ class Clipper:
             small = group.rule.written(group.layer, group.trained, pairs)
             written |= {id(group.trained[name]): value for name, value in small.items()}
             summed = {name: p for name, p in group.trained.items() if name not in small}
-            if summed:  # so it is a rule that sums
-                kept.append(_Summed(cast(Summing, group.rule), group.layer, summed, pairs))
-        norms = [one.rule.squared_norms(one.layer, one.trained, one.pairs) for one in kept]
-        norms += [squares(value) for value in written.values()]
-        total = torch.stack(norms).sum(0) if norms else losses.new_zeros(len(losses)).double()
-        return losses, total, kept, written
+            rule = cast(Summing, group.rule)  # a rule that sums, if anything is left for it
+            for part, some in _split(summed, part_of).items():
+                kept.append(_Summed(rule, group.layer, some, pairs, part))
+        norms = [
+            (one.part, one.rule.squared_norms(one.layer, one.trained, one.pairs)) for one in kept
+        ]
+        norms += [(part_of.get(key, 0), squares(value)) for key, value in written.items()]
+        return losses, _by_part(norms, parts, losses), kept, written
 
     def _add_written(
-        self, views: dict[int, Tensor], written: PerExample, weights: Tensor, fine: Tensor
+        self,
+        views: dict[int, Tensor],
+        written: PerExample,
+        weights: Tensor,
+        part_of: Mapping[int, int],
+        fine: Tensor,
     ) -> None:
         bad = torch.nonzero(~fine).flatten()
         for key, value in written.items():
+            own = weights[part_of.get(key, 0)]
             _blank(value, bad)
             for at in range(0, len(value), SUMMED):
                 some = slice(at, at + SUMMED)
-                views[key] += scaled(value[some], weights[some]).sum(0)
+                views[key] += scaled(value[some], own[some]).sum(0)
 
     def _views_by_id(self, flat: Tensor) -> dict[int, Tensor]:
         return dict(zip(map(id, self.trained), self.views(flat), strict=True))
@@ -297,6 +339,26 @@ class _Summed(NamedTuple):
     layer: Layer
     trained: dict[str, nn.Parameter]
     pairs: Pairs
+    part: int
+
+
+def _split(
+    trained: dict[str, nn.Parameter], part_of: Mapping[int, int]
+) -> dict[int, dict[str, nn.Parameter]]:
+    """Separate the parameters of a layer that are in different parts."""
+    made: dict[int, dict[str, nn.Parameter]] = {}
+    for name, parameter in trained.items():
+        made.setdefault(part_of.get(id(parameter), 0), {})[name] = parameter
+    return made
+
+
+def _by_part(norms: Sequence[tuple[int, Tensor]], parts: int, losses: Tensor) -> Tensor:
+    """Add up squared norms that belong to one part, (parts, n) in float64."""
+    of: list[list[Tensor]] = [[] for _ in range(parts)]
+    for part, squared in norms:
+        of[part].append(squared)
+    nothing = torch.zeros(len(losses), dtype=torch.float64, device=losses.device)
+    return torch.stack([torch.stack(own).sum(0) if own else nothing for own in of])
 
 
 def _add_by_parts(one: _Summed, sums: Sums, weights: Tensor) -> None:
@@ -313,21 +375,25 @@ def _add_by_parts(one: _Summed, sums: Sums, weights: Tensor) -> None:
 
 
 def factors(
-    losses: Tensor, squared: Tensor, clip_norm: float, there: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return clip factors in float64, and which examples count; the others have factor zero."""
-    fine = torch.isfinite(losses.detach()) & torch.isfinite(squared) & there
-    # A norm of zero gives an infinite quotient, which the clamp makes one.
-    weights = (clip_norm / (squared.sqrt() * _MARGIN)).clamp_(max=1)
+    losses: Tensor, squared: Tensor, scaling: Scaling, there: Tensor
+) -> tuple[Tensor, Tensor, int]:
+    """Return factors (parts, n) in float64, which examples count, and the sum of their signs.
+
+    The others have factor zero, in all parts.
+    """
+    fine = torch.isfinite(losses.detach()) & torch.isfinite(squared).all(0) & there
+    norms = squared.sqrt() * _MARGIN
+    weights = scaling.factors(norms)
     # Factors are applied in float32, which may double those below 2^-126: set them to zero.
     weights.masked_fill_(weights < _LEAST, 0)
-    return weights.masked_fill_(~fine, 0), fine
+    return weights.masked_fill_(~fine, 0), fine, scaling.signs(norms, fine)
 
 
 def checked_losses(where: str, losses: Any, count: int) -> Tensor:
     """Check that there is one loss per example."""
     if not isinstance(losses, Tensor):
-        errors.refuse(where, "loss", "a tensor", type(losses).__name__)
+        remedy = "Add up several losses, with their weights: there is one number per example."
+        errors.refuse(where, "loss", "a tensor", type(losses).__name__, remedy)
     if losses.shape != (count,):
         remedy = "Return one number per example, for instance with reduction='none'."
         errors.refuse(where, "loss", f"of shape ({count},)", tuple(losses.shape), remedy)

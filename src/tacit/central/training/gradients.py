@@ -24,8 +24,10 @@ from torch import Tensor
 
 from tacit.central.training import probing
 from tacit.central.training.clipping import Clipper
+from tacit.central.training.kinds import Bounding, Steady
 from tacit.central.training.noise import Noise
 from tacit.central.training.precision import whole_products
+from tacit.central.training.scaling import Clipped
 from tacit.central.training.schedule import Schedule
 from tacit.privacy import errors
 from tacit.privacy.randomness import Randomness
@@ -49,11 +51,12 @@ class NoisyGradients:
     rows : tuple of Tensor
         All records, on the first axis.
     noise : Noise
-        Noise of standard deviation σC.
+        Noise of standard deviation σC, or as `kinds` has it.
     plan : Schedule
         Decides who is sampled and what a sum is divided by; it does not count draws.
-    clip_norm : float
-        C minus what rounding may add: `clip_norm_within`.
+    bounding : Bounding or float
+        How gradients are bounded (`kinds`); a number stands for flat clipping to C minus what
+        rounding may add, `clip_norm_within`.
     microbatch : int, optional
         Largest number of examples at a time.
 
@@ -71,11 +74,16 @@ class NoisyGradients:
     rows: tuple[Tensor, ...]
     noise: Noise
     plan: Schedule
-    clip_norm: float
+    bounding: Bounding | float
     microbatch: int | None = None
     dropped: int = 0
     """Examples that were not finite, counted each time they were sampled. In-house only."""
     _open: bool = field(default=False, init=False, repr=False)
+
+    @property
+    def _bounding(self) -> Bounding:
+        given = self.bounding
+        return Steady(Clipped((given,)), given) if isinstance(given, int | float) else given
 
     def __post_init__(self) -> None:
         self.clipper.prepare(self.plan.slots, self.microbatch)
@@ -97,9 +105,11 @@ class NoisyGradients:
         return self._noisy(tuple(part.clone() for part in batch), None)
 
     def _noisy(self, batch: tuple[Tensor, ...], present: Tensor | None) -> Tensor:
-        sums, dropped = self.clipper.sums(batch, self.clip_norm, self.microbatch, present)
-        self.dropped += dropped
+        bounding = self._bounding
+        sums, tally = self.clipper.tallied(batch, bounding.scaling, self.microbatch, present)
+        self.dropped += tally.dropped
         self.noise.add_to(sums, self.plan.expected_size)
+        bounding.settle(sums, tally, self.noise.stream)
         return sums.to(self.clipper.trained[0].dtype)
 
     @contextmanager

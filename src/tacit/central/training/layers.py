@@ -69,7 +69,7 @@ Pairs = list[tuple[Tensor, Tensor]]
 Sums = dict[str, Tensor]
 """The sum for each trained parameter, by its name in the layer."""
 
-_MOST_ENTRIES = 1 << 22
+MOST_ENTRIES = 1 << 22
 """Largest number of entries of matrices that are made for several examples at a time."""
 
 SUMMED = 256
@@ -77,6 +77,12 @@ SUMMED = 256
 
 ROOM = 2.0**-10
 """ρ: share of the clip norm for rounding in float64 of terms that cancel (case 2)."""
+
+_RUN = 512
+"""Number of squares that are summed in the type of the rows."""
+
+_FEW = 32
+"""Number of positions at which products in the type of the rows overstate norms by a little."""
 
 _LONGEST = 2.0**60
 """Norm of an input above which float32 may lose its clipped gradient among subnormals."""
@@ -130,6 +136,8 @@ class Layer:
     normalise: Callable[[Tensor], Tensor] | None = None
     normalised_axes: int = 0
     """Number of axes of a norm over the last axes; 0 for a norm over channels."""
+    transposed: bool = False
+    """Whether a weight has one row for every input, and not for every output."""
 
 
 def convolution(weight: Tensor, settings: dict[str, Any]) -> tuple[Rule, Layer]:
@@ -169,12 +177,12 @@ def norm(name: str, settings: dict[str, Any]) -> tuple[Rule, Layer]:
     return _Norm(), Layer(normalise=lambda x: F.instance_norm(x, eps=settings["eps"]))
 
 
-def linear() -> tuple[Rule, Layer]:
-    """Return the rule for `linear`, rows first and inputs last."""
-    return _Linear(), Layer()
+def linear(*, transposed: bool = False) -> tuple[Summing, Layer]:
+    """Return the rule for `linear`, rows first and inputs last, or for products x @ weight."""
+    return _Linear(), Layer(transposed=transposed)
 
 
-def embedding(padding_index: int) -> tuple[Rule, Layer]:
+def embedding(padding_index: int) -> tuple[Summing, Layer]:
     """Return the rule for `embedding`; -1 means no padding."""
     return _Embedding(), Layer(padding_index=None if padding_index < 0 else padding_index)
 
@@ -182,14 +190,26 @@ def embedding(padding_index: int) -> tuple[Rule, Layer]:
 def squares(rows: Tensor) -> Tensor:
     """Bound the sum of squares of all entries of each example, in float64.
 
-    It is summed in the type of the rows, which is five times as fast; what rounding and underflow
-    of d squares can remove is added back: 1 / (1 − γ) ≤ 1 + dε as long as dε ≤ 1/2.
+    Runs of up to 512 entries are summed in the type of the rows, which is five times as fast, and
+    then in float64, so that norms are not overstated by more than a ten-thousandth. What rounding
+    and underflow of d squares can remove is added back: 1 / (1 − γ) ≤ 1 + dε as long as dε ≤ 1/2.
     """
     flat = rows.flatten(1) if rows.dim() > 1 else rows[:, None]
     count = flat.shape[1]
-    dtype = rows.dtype if (count + 4) * torch.finfo(rows.dtype).eps <= 0.5 else torch.float64
-    limits = torch.finfo(dtype)
-    norms: Tensor = torch.linalg.vector_norm(flat, dim=1, dtype=dtype)
+    if count <= _RUN:
+        return _run_squares(flat)
+    whole = count - count % _RUN
+    runs = flat[:, :whole].reshape(len(flat), whole // _RUN, _RUN)
+    total = _run_squares(runs).sum(1)
+    if whole < count:
+        total += _run_squares(flat[:, whole:])
+    return total.mul_(1 + (count // _RUN + 2) * torch.finfo(torch.float64).eps)
+
+
+def _run_squares(rows: Tensor) -> Tensor:
+    """Bound the sum of squares along the last axis, in float64."""
+    count, limits = rows.shape[-1], torch.finfo(rows.dtype)
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=-1)
     return norms.double().square_().mul_(1 + (count + 4) * limits.eps).add_(count * limits.tiny)
 
 
@@ -213,7 +233,9 @@ def scaled(rows: Tensor, weights: Tensor) -> Tensor:
 def outer_norms(inputs: Tensor, outputs: Tensor, examples: int) -> Tensor:
     """Bound the squared norms of Σ_t g_t a_tᵀ, for (m, T, p) and (m, T, q); shape (m,).
 
-    The norms are at least 1 / L of what the terms may add up to, in a block of `examples`.
+    The norms are at least 1 / L of what the terms may add up to, in a block of `examples`. What is
+    added for rounding is relative to the length of all terms together, many times that of the
+    gradient where positions are many; so beyond a few, products are in float64.
     """
     count, positions, wide = inputs.shape
     high = outputs.shape[2]
@@ -221,15 +243,15 @@ def outer_norms(inputs: Tensor, outputs: Tensor, examples: int) -> Tensor:
     if positions == 1:
         return bound
     by_gram = positions**2 * (wide + high) < positions * wide * high
-    entries = max(1, 2 * positions**2 if by_gram else wide * high)
-    step = max(1, _MOST_ENTRIES // entries)
-    norms = [
-        _gram_norms(inputs[i : i + step], outputs[i : i + step])
-        if by_gram
-        else squares(outputs[i : i + step].transpose(1, 2) @ inputs[i : i + step])
-        for i in range(0, count, step)
-    ]
-    epsilon, least = torch.finfo(inputs.dtype).eps, cancelling(examples, positions) ** 2 * bound
+    entries = max(1, 2 * positions**2 if by_gram else wide * high, positions * (wide + high))
+    step = max(1, MOST_ENTRIES // entries)
+    dtype = inputs.dtype if positions <= _FEW and not by_gram else torch.float64
+    norms = []
+    for i in range(0, count, step):
+        first, second = (rows[i : i + step].to(dtype) for rows in (inputs, outputs))
+        way = _gram_norms if by_gram else _product_norms
+        norms.append(way(first, second))
+    epsilon, least = torch.finfo(dtype).eps, cancelling(examples, positions) ** 2 * bound
     if by_gram:
         terms = wide + high + positions**2
         total = torch.cat(norms) + terms * epsilon * bound
@@ -243,7 +265,12 @@ def _gram_norms(inputs: Tensor, outputs: Tensor) -> Tensor:
     """Compute norms by the T × T matrices of inner products: cheaper for few positions."""
     first = inputs @ inputs.transpose(1, 2)
     second = outputs @ outputs.transpose(1, 2)
-    return (first.double() * second.double()).flatten(1).sum(1)
+    return (first * second).flatten(1).sum(1)
+
+
+def _product_norms(inputs: Tensor, outputs: Tensor) -> Tensor:
+    """Compute norms of gradients that are written out, a few examples at a time."""
+    return squares(outputs.transpose(1, 2) @ inputs)
 
 
 class _Linear:
@@ -253,7 +280,7 @@ class _Linear:
         # With one position the gradient of the bias is that of the output itself.
         if "bias" not in trained or _single(pairs):
             return {}
-        return {"bias": _bias_rows([g for _, g in pairs])}
+        return {"bias": bias_rows([g for _, g in pairs])}
 
     def squared_norms(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Tensor:
         if _single(pairs):
@@ -263,8 +290,8 @@ class _Linear:
                 share = squares(inputs)
                 share.masked_fill_(share > _LONGEST**2, math.inf)
             return squares(outputs) * (share + float("bias" in trained))
-        inputs = torch.cat([_positions(x) for x, _ in pairs], 1)
-        outputs = torch.cat([_positions(g) for _, g in pairs], 1)
+        inputs = torch.cat([positions_of(x) for x, _ in pairs], 1)
+        outputs = torch.cat([positions_of(g) for _, g in pairs], 1)
         return outer_norms(inputs, outputs, len(inputs))
 
     def add(
@@ -275,14 +302,17 @@ class _Linear:
             inputs, outputs = pairs[0]
             rows = scaled(outputs, weights)
             if "weight" in sums:
-                sums["weight"].addmm_(rows.T, inputs, beta=keep)
+                first, second = (inputs, rows) if layer.transposed else (rows, inputs)
+                sums["weight"].addmm_(first.T, second, beta=keep)
             if "bias" in sums:
                 _put(sums["bias"], rows.sum(0), fresh)
             return
         total = torch.zeros_like(sums["weight"], dtype=torch.float64)
         for inputs, outputs in pairs:
             rows = scaled(outputs.double(), weights).flatten(0, -2)
-            total.addmm_(rows.T, inputs.double().flatten(0, -2))
+            columns = inputs.double().flatten(0, -2)
+            first, second = (columns, rows) if layer.transposed else (rows, columns)
+            total.addmm_(first.T, second)
         _put(sums["weight"], total, fresh)
 
 
@@ -292,14 +322,14 @@ class _Convolution:
     def written(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Sums:
         if "bias" not in trained:
             return {}
-        return {"bias": _bias_rows([g.movedim(1, -1) for _, g in pairs])}
+        return {"bias": bias_rows([g.movedim(1, -1) for _, g in pairs])}
 
     def squared_norms(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Tensor:
         count = len(pairs[0][0])
         total = torch.zeros(count, dtype=torch.float64, device=pairs[0][0].device)
         # Windows are many times the size of their input: take a few examples at a time.
         entries = sum(x.shape[1] * math.prod(g.shape[2:]) for x, g in pairs)
-        step = max(1, _MOST_ENTRIES // max(1, entries * math.prod(layer.kernel_size)))
+        step = max(1, MOST_ENTRIES // max(1, entries * math.prod(layer.kernel_size)))
         for i in range(0, count, step):
             some = [(x[i : i + step], g[i : i + step]) for x, g in pairs]
             total[i : i + step] = self._weight_norms(layer, some, count)
@@ -335,7 +365,7 @@ class _Embedding:
 
     def squared_norms(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Tensor:
         tokens = torch.cat([x.reshape(len(x), -1) for x, _ in pairs], 1)
-        outputs = torch.cat([_positions(self._masked(layer, x, g)) for x, g in pairs], 1)
+        outputs = torch.cat([positions_of(masked(layer, x, g)) for x, g in pairs], 1)
         if tokens.shape[1] == 1:
             return squares(outputs)
         # The contributions of one example to one token add up before they are squared.
@@ -357,15 +387,9 @@ class _Embedding:
         dtype = sums["weight"].dtype if single else torch.float64
         total = torch.zeros_like(sums["weight"], dtype=dtype)
         for tokens, outputs in pairs:
-            rows = scaled(self._masked(layer, tokens, outputs).to(dtype), weights)
+            rows = scaled(masked(layer, tokens, outputs).to(dtype), weights)
             total.index_add_(0, tokens.flatten(), rows.reshape(-1, rows.shape[-1]))
         sums["weight"] += total
-
-    def _masked(self, layer: Layer, tokens: Tensor, outputs: Tensor) -> Tensor:
-        """Zero the gradients of the padding token, which is not trained."""
-        if layer.padding_index is None:
-            return outputs
-        return outputs.masked_fill((tokens == layer.padding_index)[..., None], 0)
 
 
 class _Norm:
@@ -390,7 +414,14 @@ class _Norm:
         return values.flatten(2).sum(2) if values.dim() > 2 else values
 
 
-def _positions(rows: Tensor) -> Tensor:
+def masked(layer: Layer, tokens: Tensor, outputs: Tensor) -> Tensor:
+    """Zero the gradients of the padding token, which is not trained."""
+    if layer.padding_index is None:
+        return outputs
+    return outputs.masked_fill((tokens == layer.padding_index)[..., None], 0)
+
+
+def positions_of(rows: Tensor) -> Tensor:
     """Reshape (n, …, d) to (n, T, d)."""
     return rows.reshape(len(rows), -1, rows.shape[-1])
 
@@ -405,9 +436,9 @@ def _put(place: Tensor, value: Tensor, fresh: bool) -> None:
     place.copy_(value) if fresh else place.add_(value)
 
 
-def _bias_rows(outputs: list[Tensor]) -> Tensor:
+def bias_rows(outputs: list[Tensor]) -> Tensor:
     """Sum each example's output gradients over all positions and calls, (n, q) in float64."""
-    parts = [_positions(rows).sum(1, dtype=torch.float64) for rows in outputs]
+    parts = [positions_of(rows).sum(1, dtype=torch.float64) for rows in outputs]
     return torch.stack(parts).sum(0)
 
 

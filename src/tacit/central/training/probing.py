@@ -25,6 +25,7 @@ from tacit.central.training.bookkeeping import Book
 from tacit.central.training.clipping import BLOCK, Clipper, Way, checked_losses, flat_data
 from tacit.central.training.layers import SUMMED
 from tacit.central.training.precision import whole_products
+from tacit.central.training.scaling import Clipped
 from tacit.central.training.tracing import Loss, Total, Unfit, attributes_kept
 from tacit.privacy import errors
 
@@ -32,6 +33,7 @@ _ROWS = 3
 _STILL = {"rand": 0.3, "randn": 0.5, "bernoulli": 1.0, "uniform": 0.3, "normal": 0.5}
 _SCALES = (0.0, 1.0, 100.0, 1e4)
 _SEED = 20260
+_CHECKPOINTING = "Gradient checkpointing needs use_reentrant=False."
 _AGREE = 1e-3
 _MOST = 256
 """Largest number of rows of a batch that is compared with its examples alone."""
@@ -240,7 +242,7 @@ def _try_blanks(made: Clipper, book: Book, like: tuple[Tensor, ...], step: int) 
     nobody = torch.zeros(step, dtype=torch.bool, device=made.trained[0].device)
     flat = torch.zeros(sum(one.numel() for one in made.trained), dtype=made.trained[0].dtype)
     try:
-        made.book(book, flat.to(nobody.device), blank, nobody, 1.0)
+        made.book(book, flat.to(nobody.device), blank, nobody, Clipped((1.0,)))
     except Exception as error:  # the rows are made up
         remedy = "Rows of zeros fill a batch: the module and its loss must accept them."
         condition = "one that can be evaluated on rows of zeros"
@@ -286,10 +288,14 @@ def _reference(made: Clipper, losses: Tensor) -> Tensor:
     """Compute autograd's gradient of the summed loss; every trained parameter must have one."""
     gradients: list[Tensor | None] = [None] * len(made.trained)
     if losses.requires_grad:
-        gradients = list(torch.autograd.grad(losses.sum(), made.trained, allow_unused=True))
+        try:
+            gradients = list(torch.autograd.grad(losses.sum(), made.trained, allow_unused=True))
+        except RuntimeError as error:  # the rows are made up
+            condition = "one that torch.autograd.grad can differentiate"
+            errors.refuse(made.where, "module", condition, _first_line(error), _CHECKPOINTING)
     for name, gradient in zip(made.names, gradients, strict=True):
         if gradient is None:
-            remedy = "Set requires_grad to False, or use it."
+            remedy = f"Set requires_grad to False, or use it. {_CHECKPOINTING}"
             errors.refuse(made.where, "module", "one whose loss uses every parameter", name, remedy)
     dense = [g.to_dense() if g.is_sparse else g for g in gradients if g is not None]
     return torch.cat([gradient.flatten() for gradient in dense])
@@ -310,7 +316,7 @@ def _agrees(made: Clipper, book: Book, like: tuple[Tensor, ...], step: int) -> b
         flat = torch.zeros_like(reference)
         try:
             with _same_draws(there.device), quiet():
-                made.book(book, flat, rows, there, float("inf"))
+                made.book(book, flat, rows, there, Clipped((float("inf"),)))
         except (RuntimeError, ValueError, NotImplementedError, TypeError):
             return False
         size = float(reference.abs().max())
@@ -336,7 +342,7 @@ def _norms_agree(made: Clipper, book: Book, rows: tuple[Tensor, ...]) -> bool:
                 true = torch.stack([_reference(made, one).double().norm() for one in alone])
         except (RuntimeError, ValueError, IndexError):
             return True  # it cannot run on one row: there is nothing to compare with
-    norms = squared[: len(true)].sqrt()
+    norms = squared[0, : len(true)].sqrt()
     return bool((norms >= true * (1 - _AGREE) - _AGREE * true.max()).all())
 
 

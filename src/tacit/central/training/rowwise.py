@@ -38,7 +38,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, fx
 
-from tacit.central.training.operators import refuse_draws_by_value
+from tacit.central.training.operators import name_of, refuse_draws_by_value
 from tacit.central.training.row_calls import Call, RowAxis, State, value_of
 from tacit.central.training.row_rules import RULES, pointwise, shared_out
 from tacit.central.training.tracing import Unfit, refuse_trapping
@@ -98,8 +98,7 @@ class States:
         refuse_draws_by_value(node)
         inputs, call = node.all_input_nodes, Call(self, node, name)
         if all(self.of[one] is None for one in inputs):
-            shared = name == "expand" and inputs[0] in self.trained
-            return shared_out(call) if shared else None
+            return self._public(call)
         if any(isinstance(self.of[one], list) for one in inputs):
             raise Unfit(f"{name} takes several values at once")
         refuse_trapping(node, name)
@@ -113,6 +112,17 @@ class States:
             raise Unfit(f"{name} is called in an unknown way") from None
         self._check_places(node, name, state)
         return state
+
+    def _public(self, call: Call) -> State:
+        """Allow trained values that are given to every row: directly, or looked up in a table."""
+        if call.name == "expand" and call.node.all_input_nodes[0] in self.trained:
+            return shared_out(call)
+        if call.name == "embedding" and call.arg("weight") in self.trained:
+            indices = call.arg("indices")
+            if name_of(indices) == "expand":
+                self.of[indices] = shared_out(Call(self, indices, "expand"))
+            return self.of[indices]
+        return None
 
     def _check_places(self, node: fx.Node, name: str, stated: State) -> None:
         """Check that rows are where the rule says, in what the operator really gives.

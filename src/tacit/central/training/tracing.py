@@ -8,18 +8,19 @@ siblings, or the graph is not used.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
-import torch._dynamo.config
 from torch import Tensor, fx, nn
 from torch.func import functional_call, functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tacit.central.training.precision import whole_products
+from tacit.central.training.recurrent import DEFINITIONS
 
 Loss = Callable[..., Tensor]
 """`loss(module, *batch)` gives one number per example."""
@@ -106,6 +107,15 @@ def _mappable(made: fx.GraphModule) -> fx.GraphModule:
     return made
 
 
+def _as_written() -> AbstractContextManager[Any]:
+    """Run compiled parts uncompiled, without importing the compiler: that takes seconds."""
+    compiler = sys.modules.get("torch._dynamo")
+    if compiler is None:
+        return nullcontext()
+    made: AbstractContextManager[Any] = compiler.config.patch(error_on_nested_fx_trace=False)
+    return made
+
+
 @contextmanager
 def _plain_cells() -> Iterator[None]:
     """Trace recurrent layers cell by cell, without oneDNN's and cuDNN's operators for them."""
@@ -123,14 +133,17 @@ def _traced(
     total: nn.Module, function: Callable[..., Any], batch: Sequence[Tensor], *, pre_dispatch: bool
 ) -> fx.GraphModule:
     tracer = make_fx(
-        function, tracing_mode="fake", pre_dispatch=pre_dispatch, _allow_non_fake_inputs=True
+        function,
+        decomposition_table=DEFINITIONS if pre_dispatch else None,
+        tracing_mode="fake",
+        pre_dispatch=pre_dispatch,
+        _allow_non_fake_inputs=True,
     )
     try:
-        # Fake tensors that Python keeps must not outlive the trace; compiled parts run uncompiled.
-        as_written = torch._dynamo.config.patch(error_on_nested_fx_trace=False)
+        # Fake tensors that Python keeps must not outlive the trace.
         with (
             attributes_kept(total),
-            as_written,
+            _as_written(),
             torch.inference_mode(False),
             torch.enable_grad(),
             whole_products(),

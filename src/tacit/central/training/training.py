@@ -30,8 +30,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from tacit.central.training import probing
-from tacit.central.training.gradients import NoisyGradients, assumptions, clip_norm_within, limits
+from tacit.central.training import kinds, probing
+from tacit.central.training.gradients import NoisyGradients, assumptions, limits
 from tacit.central.training.noise import Noise
 from tacit.central.training.schedule import schedule
 from tacit.central.training.tracing import Loss
@@ -84,6 +84,7 @@ def train(
     epsilon: float,
     delta: float,
     clip_norm: float = 1.0,
+    clipping: str | kinds.Kind = "flat",
     batch_size: int = 256,
     epochs: float | None = None,
     steps: int | None = None,
@@ -116,6 +117,10 @@ def train(
         The guarantee of the trained weights, towards each record.
     clip_norm : float
         Norm to which each example's gradient is clipped.
+    clipping : {"flat", "per-layer", "automatic", "adaptive"} or a kind with settings
+        How: as a whole, layer by layer (`PerLayerClipping`), by division by its norm
+        (`AutomaticClipping`), or at a norm that follows a quantile (`AdaptiveClipping`). All have
+        the same guarantee at the same noise multiplier.
     batch_size : int
         Expected size of a batch: each record is sampled with probability batch_size / n, rounded
         down to a multiple of 2^-32.
@@ -161,7 +166,7 @@ def train(
     """
     where = "train"
     rows = probing.checked_data(where, data, module)
-    clip = errors.clip_norm_in_range(where, clip_norm)
+    clip, kind = errors.clip_norm_in_range(where, clip_norm), kinds.kind_of(where, clipping)
     if microbatch is not None:
         microbatch = errors.whole(where, "microbatch", microbatch, least=1)
     stream = Keystream() if rng is None else source(rng)
@@ -179,14 +184,15 @@ def train(
         accountant=accountant,
         beside=beside,
     )
-    event = plan.event(clip, unit)
+    setting = kinds.Setting(where, clip, plan, clipper.names, clipper.trained[0].dtype)
+    bounding, sigma, event = kind.prepared(setting, unit)
     if beside is not None:
         event = events.Composed((events.towards(beside, Adjacency.ZERO_OUT), event))
     guarantee = guarantee_of(event, delta)  # before any record is read
     pay(where, ledger, account, event, delta=delta)
-    noise = Noise(float(plan.noise_multiplier * clip), stream)
-    room = clip_norm_within(float(clip), plan, clipper.trained[0].dtype)
-    gradients = NoisyGradients(clipper, rows, noise, plan, room, microbatch)
+    gradients = NoisyGradients(
+        clipper, rows, Noise(float(sigma), stream), plan, bounding, microbatch
+    )
     _Run(gradients, stepper, averaged).all_steps(learning_rate if decay else None, progress)
     return _trained(gradients, event, guarantee)
 

@@ -13,7 +13,7 @@ Notes
 Privacy: blanking a client changes :math:`\sum_k (b_k - 1/2)` by 1/2, so the count is a Gaussian
 mechanism with noise multiplier :math:`2\sigma_b`. Together with an update with multiplier
 :math:`z_\Delta` on the same sample it is one Gaussian mechanism with multiplier z (Theorem 1 of
-[ATM21]_):
+[ATM21]_, `tacit.privacy.accounting.plans.update_multiplier`):
 
 .. math:: z^{-2} = z_\Delta^{-2} + (2\sigma_b)^{-2}
 
@@ -36,7 +36,6 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tacit.central.statistics.released import root_above
 from tacit.privacy import errors
 from tacit.privacy.randomness import Randomness, rounded_gaussian
 
@@ -82,35 +81,3 @@ class Adaptive:
         # In logarithms and within bounds, so that no sequence of draws makes it 0 or infinite.
         moved = math.log(norm) - self.rate * (share - self.quantile)
         return math.exp(min(max(moved, math.log(_SMALLEST)), math.log(_LARGEST)))
-
-
-def update_multiplier(
-    multiplier: Fraction, releases: int, deviation: Fraction | None = None
-) -> Fraction:
-    r"""Compute the multiplier of each of R updates, so that together they have `multiplier`.
-
-    .. math:: R \left(z_\Delta^{-2} + (2\sigma_b)^{-2}\right) \le z^{-2}
-
-    Parameters
-    ----------
-    multiplier : Fraction
-        z, the noise multiplier of the whole round.
-    releases : int
-        R, the number of noisy updates in a round.
-    deviation : Fraction, optional
-        :math:`2\sigma_b`, if each update comes with a count.
-
-    Notes
-    -----
-    The result is rounded up in exact arithmetic, so no round costs more than stated.
-    """
-    precision = 1 / (releases * multiplier**2)
-    if deviation is not None:
-        precision -= 1 / deviation**2
-    if precision <= 0:
-        least = math.sqrt(releases) * float(multiplier) / 2
-        errors.refuse(
-            "Adaptive", "count_noise", f"above {least:.6g}", float(deviation or 0) / 2,
-            "The count alone costs more than the round may. Add more noise to it.",
-        )  # fmt: skip
-    return root_above(1 / precision)

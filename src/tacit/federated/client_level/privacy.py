@@ -56,7 +56,7 @@ import numpy.typing as npt
 
 from tacit.federated.algorithms.registry import Algorithm, Phase
 from tacit.federated.algorithms.server_updates import Averaged
-from tacit.federated.client_level.adaptive import Adaptive, update_multiplier
+from tacit.federated.client_level.adaptive import Adaptive
 from tacit.federated.client_level.plan import plan
 from tacit.federated.config import Config
 from tacit.federated.coordinator import Coordinator
@@ -65,6 +65,7 @@ from tacit.federated.payment import Payment
 from tacit.privacy import errors, events
 from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.accounting.ledger import Ledger
+from tacit.privacy.accounting.plans import update_multiplier
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.guarantees import Guarantee
 from tacit.privacy.mechanisms.bounding import GridBall
@@ -208,7 +209,9 @@ class ClientPrivacy(Coordinator):
             units += _units(algorithm.name, phase)
         adaptive = self.adaptive
         deviation = None if adaptive is None else adaptive.deviation(self.plan.cohort)
-        self.update_multiplier = update_multiplier(self.plan.multiplier, len(units), deviation)
+        self.update_multiplier = update_multiplier(
+            "Adaptive", self.plan.multiplier, deviation, releases=len(units)
+        )
         if self.update_multiplier > _LARGEST_MULTIPLIER:
             noise, remedy = float(self.update_multiplier), "An update would be only noise."
             errors.refuse(where, "noise of an update", "at most 2^20 clip norms", noise, remedy)

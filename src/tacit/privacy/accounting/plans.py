@@ -14,9 +14,10 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from tacit.privacy import events
+from tacit.privacy import errors, events
 from tacit.privacy.guarantees import Adjacency, Unit
 from tacit.privacy.randomness import Randomness
+from tacit.privacy.rounding import root_above
 
 WORDS = 2**32
 
@@ -69,3 +70,40 @@ class SampledGaussian:
         words = stream.words((self.units + 1) // 2).view(np.uint32)[: self.units]
         # In 64 bits, because a threshold of 2^32 samples everyone.
         return np.flatnonzero(words < np.uint64(self.threshold))
+
+
+def update_multiplier(
+    where: str, multiplier: Fraction, deviation: Fraction | None = None, *, releases: int = 1
+) -> Fraction:
+    r"""Compute the multiplier of each of R updates, so that together they have `multiplier`.
+
+    .. math:: R \left(z_\Delta^{-2} + (2\sigma_b)^{-2}\right) \le z^{-2}
+
+    Parameters
+    ----------
+    where : str
+        Who asks, for errors.
+    multiplier : Fraction
+        z, the noise multiplier of the whole round.
+    deviation : Fraction, optional
+        :math:`2\sigma_b`, if each update comes with a count.
+    releases : int
+        R, the number of noisy updates in a round.
+
+    Notes
+    -----
+    Updates and counts over their standard deviations are one vector with noise of standard
+    deviation 1 on every entry, and one unit moves it by the root of the left side at most (Theorem
+    1 of Andrew et al. 2021). The result is rounded up in exact arithmetic, so no round costs more
+    than stated.
+    """
+    precision = 1 / (releases * multiplier**2)
+    if deviation is not None:
+        precision -= 1 / deviation**2
+    if precision <= 0:
+        least = math.sqrt(releases) * float(multiplier) / 2
+        errors.refuse(
+            where, "count_noise", f"above {least:.6g}", float(deviation or 0) / 2,
+            "The count alone costs more than the round may. Add more noise to it.",
+        )  # fmt: skip
+    return root_above(1 / precision)

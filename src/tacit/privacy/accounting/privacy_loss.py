@@ -99,6 +99,10 @@ def _curve(event: events.Event, orders: tuple[float, ...]) -> np.ndarray:
             return event.renyi(np.array(orders))
         case events.PoissonSampled(probability=1.0):
             return _curve(event.event, orders)
+        case events.PoissonSampled(event=events.Composed() | events.Repeated()):
+            one = merged(event)
+            if one != event:
+                return _curve(one, orders)
         case events.PoissonSampled(probability=probability, event=events.Gaussian() as inner):
             multiplier = inner.sigma / inner.l2_sensitivity
             return np.array(sampled_gaussian.renyi(probability, multiplier, orders))
@@ -140,13 +144,17 @@ def epsilon_pld_or_rdp(event: events.Event, delta: float) -> float:
 
 def merged(event: events.Event) -> events.Event:
     r"""Merge Gaussian draws with multipliers z_i into one, :math:`(\sum_i z_i^{-2})^{-1/2}`,
-    exactly.
+    exactly; so too if they share one Poisson sample.
 
-    Other events are not changed.
+    Given the sample, they are one draw of a vector with noise of one size, after scaling. Other
+    events are not changed.
     """
     match event:
         case events.PoissonSampled(probability=1.0):
             return merged(event.event)
+        case events.PoissonSampled(probability=probability, event=inner):
+            inner = merged(inner)
+            return events.PoissonSampled(probability, inner)
         case events.Repeated(event=inner, count=count):
             inner = merged(inner)
             if isinstance(inner, events.Gaussian):
