@@ -275,6 +275,15 @@ def test_what_was_not_read_is_not_said_beside_what_was():
     assert not inhouse.together([Protection.untouched()]).learned
 
 
+def test_rows_without_noise_are_named_and_shown_once():
+    noised = [Protection.of(gaussian(2), 1e-5) for _ in range(2)]
+    bare = [Protection.none() for _ in range(3)]
+    made = inhouse.together([*bare, *noised, Protection.none(whose=TAUGHT)])
+    assert made.sentence.count("what it knows of them has no noise") == 2
+    assert made.sentence.count("beyond") == 2
+    assert made.shown == (bare[0].parts[0], *(one.parts[0] for one in noised), made.parts[-1])
+
+
 def test_a_protection_holds_all_parts_of_what_it_was_built_on():
     mechanism, own = Protection.of(gaussian(2), 1e-5), Protection.none(True, TAUGHT)
     inhouse.together([mechanism, own]).must_hold(mechanism)

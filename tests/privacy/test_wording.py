@@ -413,3 +413,9 @@ def test_printed_odds_and_beliefs_are_bounds(epsilon):
     (rare,) = re.findall("probability at most (.*):", lines)
     room = min(exact, mpmath.mpf(repr(math.log(2))))
     assert mpmath.mpf(rare) >= mpmath.mpf("1e-12") / (1 - mpmath.exp(-room))
+
+
+def test_large_factors_and_beliefs_are_spelled_out():
+    lines = "\n".join(wording.how_well(PureDP(epsilon=7.1, **SCOPE)))
+    assert odds(lines) == "1212"
+    assert "at most 99.92% sure" in lines

@@ -113,6 +113,11 @@ class Part:
         return self.guarantee != _NOTHING
 
     @property
+    def bare(self) -> bool:
+        """Whether it was read without noise off rows that are not public."""
+        return not self.public and isinstance(self.guarantee, NotPrivate)
+
+    @property
     def may_leave(self) -> bool:
         """Whether what was learned may be handed out; seeded noise protects nobody."""
         return self.public or (self.proved and not self.certificate.seeded)
@@ -319,12 +324,22 @@ class Protection:
     @property
     def sentence(self) -> str:
         """The sentence for certificates of reports, among what is not protected."""
-        # Public rows are named once, however many things were learned from them.
+        # Public and bare rows are named once, however many things were learned from them.
         public = dict.fromkeys(part.sentence for part in self.parts if part.public)
-        said = [*public, *(part.sentence for part in self.parts if not part.public)]
+        bare = dict.fromkeys(part.sentence for part in self.parts if part.bare)
+        noised = (part.sentence for part in self.parts if not (part.public or part.bare))
+        said = [*public, *bare, *noised]
         if self.proved and sum(not part.public for part in self.parts) > 1:
             said.append(f"Whoever has rows in all of these sets has {self.guarantee} in all.")
         return " ".join(said)
+
+    @property
+    def shown(self) -> tuple[Part, ...]:
+        """The parts to explain: of rows that were read without noise, one for each set."""
+        first: dict[str | int, Part] = {}
+        for part in self.parts:
+            first.setdefault(part.whose if part.bare else id(part), part)
+        return tuple(first.values())
 
     def must_leave(self, what: str) -> None:
         """Raise an error if `what` may not be handed out."""

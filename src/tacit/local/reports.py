@@ -167,7 +167,8 @@ class Reports:
         `readers` is what readers of a result learn, if it is a function of the multiset of reports.
         """
         own = self.certificate
-        return replace(own, not_protected=(*own.not_protected, *further), readers=readers)
+        said = tuple(dict.fromkeys((*own.not_protected, *further)))
+        return replace(own, not_protected=said, readers=readers)
 
     def readers(self, delta: float = DELTA, fake: int = 0) -> Readers:
         """Return what readers learn from results of these reports, if they never see a report.

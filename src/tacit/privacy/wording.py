@@ -218,12 +218,17 @@ def _unit(event: events.Event) -> str:
 def _number(epsilon: float) -> str:
     with rounding.precision():
         factor = rounding.above(rounding.high(min(epsilon, 700)).exp())
-    return above(factor, 3) if factor < 1e6 else "over a million"
+    if factor >= 1e6:
+        return "over a million"
+    return above(factor, 3) if factor < 1000 else str(math.ceil(factor))
 
 
 def _percent(prior: float, epsilon: float) -> str:
+    """Round up to three digits, or to what it takes not to say 100 of a belief short of it."""
     with rounding.precision():
-        return above(min(rounding.above(100 * _posterior(prior, epsilon)), 100.0), 3)
+        most = min(rounding.above(100 * _posterior(prior, epsilon)), 100.0)
+    nines = math.ceil(-math.log10(100 - most)) if 99 < most < 100 else 0
+    return above(most, max(3, 2 + nines))
 
 
 def _rare(delta: float, room: float) -> str:

@@ -577,4 +577,4 @@ def test_the_budget_is_shown_and_set(
     assert [one.get("epsilon") for one in listed] == [None, "4.0"]
     below = run("campaign", "budget", *given, "--set", 3)
     assert below.code == 2
-    assert "at least 4.0, which is spent" in below.err
+    assert "at least 4, which is spent" in below.err

@@ -200,6 +200,13 @@ def test_errors_name_the_grammar_and_the_missing_sheet():
         made.answer(reports, "mean income by region")
 
 
+def test_means_of_binned_numbers_are_refused_with_the_way_to_measure_them():
+    made = survey(sheets=["income:bins"])
+    reports = made.release(people(60, 0), rng=Seeded(0))
+    with pytest.raises(errors.InvalidParameter, match="by its name alone, not as :bins"):
+        made.answer(reports, "mean income")
+
+
 def test_simultaneous_intervals_are_wider_and_say_so():
     made = survey(sheets=[("region", "income")])
     reports = made.release(people(2000, 0), rng=Seeded(0))

@@ -76,7 +76,9 @@ def test_a_budget_stays_until_the_person_sets_another(path):
     ledger = tacit.DeviceLedger(path)
     ledger.charge(price(4), key="a")
     assert ledger.balance().remaining == 1
-    with pytest.raises(errors.InvalidParameter, match=r"at least 4\.0, which is spent"):
+    with pytest.raises(
+        errors.InvalidParameter, match=r"DeviceLedger: budget must be at least 4, which is spent"
+    ):
         tacit.DeviceLedger(path, budget=3)
     assert [sorted(one) for one in ledger.entries()] == [
         ["budget", "reason", "time"],

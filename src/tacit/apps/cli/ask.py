@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tacit.apps import plots
-from tacit.apps.cli.console import print_json, print_table, print_text
+from tacit.apps.cli.console import in_digits, print_json, print_table, print_text
 from tacit.apps.cli.files import must_be_new
 from tacit.apps.cli.groups import command
 from tacit.apps.cli.options import AsJson, Confidence
@@ -133,7 +133,7 @@ def _print(answer: Any) -> None:
         (
             one.label,
             answer.said(one.value),
-            f"{one.standard_error:.2g}{days}",
+            f"{in_digits(one.standard_error, 2)}{days}",
             " to ".join(map(answer.said, one.interval)),
         )
         for one in answer.estimates

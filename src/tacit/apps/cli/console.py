@@ -67,6 +67,18 @@ def print_json(values: dict[str, Any]) -> None:
     print(json.dumps(finite, ensure_ascii=False, allow_nan=False))
 
 
+def in_digits(number: float, digits: int = 3) -> str:
+    """Write a number in so many digits, and one of up to a million without an exponent.
+
+    Examples
+    --------
+    >>> in_digits(0.03352), in_digits(1404.6), in_digits(573.5, 2)
+    ('0.0335', '1400', '570')
+    """
+    rounded = float(f"{number:.{digits}g}")
+    return f"{rounded:.0f}" if 10**digits <= abs(rounded) < 1e6 else f"{number:.{digits}g}"
+
+
 def print_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     """Print rows under a title."""
     table = Table(title=Text(title), title_justify="left", show_header=any(columns))

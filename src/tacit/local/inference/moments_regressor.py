@@ -98,7 +98,9 @@ class MomentsRegressor(RegressorMixin, Stored):  # type: ignore[misc]
         own = [Protection.none(self.inhouse_public, TAUGHT)] if taught else []
         self.inhouse_ = together([*protections_of(rounds), *own])
         stream = Seeded(0) if any(each.seeded for each in rounds) else None
-        said = dict.fromkeys(each.mechanism.inhouse_.sentence for each in rounds[:-1])
+        told = last.mechanism.inhouse_.sentence
+        earlier = dict.fromkeys(each.mechanism.inhouse_.sentence for each in rounds[:-1])
+        said = [sentence for sentence in earlier if sentence not in told]
         carried = (CARRIED,) if taught else ()
         issued = certify(last.mechanism, last.channel, stream, (*said, *carried), per_person)
         self.certificate_ = replace(

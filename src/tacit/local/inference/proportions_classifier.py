@@ -115,7 +115,9 @@ class ProportionsClassifier(Deciding):
         own = [Protection.none(self.inhouse_public, TAUGHT)] if taught else []
         self.inhouse_ = together([*protections(rounds), *own])
         stream = Seeded(0) if any(reports.seeded for reports in rounds) else None
-        said = dict.fromkeys(reports.mechanism.inhouse_.sentence for reports in rounds[:-1])
+        told = last.mechanism.inhouse_.sentence
+        earlier = dict.fromkeys(reports.mechanism.inhouse_.sentence for reports in rounds[:-1])
+        said = [sentence for sentence in earlier if sentence not in told]
         carried = (CARRIED,) if taught else ()
         further = (*said, *carried)
         issued = certify(last.mechanism, last.channel, stream, further, per_person)

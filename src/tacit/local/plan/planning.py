@@ -53,8 +53,8 @@ GROUPS = (
     "Give a pilot of about 100 labelled rows, or a first round of reports, for an interval.",
 )
 WORLD = (
-    "The interval is meant to hold what is reached in nine of ten cases: it allows for what "
-    "{known} leaves open about the labels, and for the noise of reports.",
+    "The interval is meant to hold what is reached in nine of ten cases: it allows "
+    "for what is not known of the labels from {known}, and for the noise of reports.",
     "Always naming the largest class would reach {least:.2f} to {most:.2f}: only what is above "
     "that is learned. If a class is rare, recall and the area under the ROC curve say more than "
     "the accuracy; a plan does not predict them.",

@@ -52,6 +52,10 @@ def from_reports(reports: Any, moments: tuple[Moment, ...], where: str = "answer
     if missing := [one for one, some in zip(moments, used.T, strict=True) if not some.any()]:
         needed = _needed(max(missing, key=len), moments)
         remedy = "Declare such a sheet before people are asked."
+        measures = [one for parts in channel.sheets for part in parts for one in part.measures]
+        binned = {one.variable for one in measures if one.kind == "bins"}
+        if binned & set(needed.split(" and ")):
+            remedy += " A number is measured for means by its name alone, not as :bins."
         wanted = f"one sheet must have {needed}, and two reports or more"
         raise errors.InvalidParameter(f"{where}: {wanted}. {remedy}")
     shares = used * people[:, None] / (used * people[:, None]).sum(axis=0)

@@ -99,6 +99,7 @@ class DeviceLedger:
                 remedy = "It was made by something else."
                 errors.refuse(WHERE, "path", "a device ledger", str(path), remedy)
             if wanted is not None and opened != wanted:
+                _must_hold_spent(ledger, wanted)
                 ledger.raise_budget(_ACCOUNT, wanted, "set by the person")
 
     def charge(self, price: Guarantee, *, key: str) -> bool:
@@ -181,6 +182,14 @@ class DeviceLedger:
 def _budget(epsilon: float) -> ApproxDP:
     value = float(errors.positive(WHERE, "budget", epsilon))
     return ApproxDP(epsilon=value, delta=LARGEST_DELTA, **_SCOPE)
+
+
+def _must_hold_spent(ledger: Ledger, budget: ApproxDP) -> None:
+    """Refuse a budget below what is spent in this ledger's own words."""
+    spent = ledger.show(_ACCOUNT).spent["epsilon"]
+    if errors.rational(WHERE, "budget", budget.epsilon) < spent:
+        least = f"at least {decimals.above(spent)}, which is spent"
+        errors.refuse(WHERE, "budget", least, budget.epsilon)
 
 
 def _open(ledger: Ledger, budget: ApproxDP) -> None:

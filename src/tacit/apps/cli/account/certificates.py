@@ -147,7 +147,7 @@ def explain(
     loaded, inhouse = _with_inhouse(_of_folder(certificate))
     text = loaded.explain()
     if inhouse is not None:
-        for part in inhouse.parts:
+        for part in inhouse.shown:
             whose = f"{part.whose[0].lower()}{part.whose[1:]}"
             text = f"{text}\nTowards {whose}:\n\n{part.certificate.explain()}"
     if as_json:

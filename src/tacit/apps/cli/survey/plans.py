@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.apps.cli.console import print_json, print_table, print_text
+from tacit.apps.cli.console import in_digits, print_json, print_table, print_text
 from tacit.apps.cli.files import must_be_new
 from tacit.apps.cli.groups import command
 from tacit.apps.cli.options import AsJson, Confidence
@@ -74,10 +74,10 @@ def _print(made: Any) -> None:
     rows = [
         (
             one.question,
-            f"{one.standard_error:.3g}",
-            f"± {one.width / 2:.3g}",
-            f"{central.standard_error:.3g}",
-            f"{shown.standard_error:.3g}",
+            in_digits(one.standard_error),
+            f"± {in_digits(one.width / 2)}",
+            in_digits(central.standard_error),
+            in_digits(shown.standard_error),
         )
         for one, central, shown in zip(
             best.goals, made.curator, made.curator_of_readers, strict=True
@@ -88,14 +88,15 @@ def _print(made: Any) -> None:
     print_text(f"Sheets: {_sheets(best)}.")
     print_text(f"Towards each person: {best.survey.guarantee}. Towards readers: {best.readers}")
     others = [
-        (one.name, ", ".join(f"{goal.standard_error:.3g}" for goal in one.goals), _sheets(one))
+        (one.name, ", ".join(in_digits(goal.standard_error) for goal in one.goals), _sheets(one))
         for one in made.designs[1:]
     ]
     if others:
         print_table("Other designs", ("", "standard errors", "sheets"), others)
     print_text(
         f"{made.to_plain()['assumes']} The last column is a curator who promises what readers have "
-        "by shuffling. Of several numbers, the one with the largest error is shown."
+        "by shuffling. Of several numbers, the one with the largest error is shown. Errors of "
+        "dates are in days."
     )
 
 
