@@ -261,6 +261,7 @@ def test_answers_are_those_of_the_downloaded_reports(house, tmp_path, capsys):
         assert main(["ask", str(path), question, "--json"]) == 0
         printed = json.loads(capsys.readouterr().out)
         told = owner.answer(question)
+        assert json.loads(told.pop("certificate"))["about"]
         assert told.pop("readers") == f"{printed.pop('readers')} {surveys.WITHDRAWN}"
         assert told == printed
 

@@ -127,7 +127,7 @@ def test_saved_and_loaded(tmp_path, fitted, mechanism, unseen):
     assert again.hidden == (256,)
     assert again.certificate == fitted.certificate
     stored = {p.name for p in (tmp_path / "student").iterdir()}
-    assert stored == {"model.json", "weights.safetensors"}
+    assert stored == {"model.json", "weights.safetensors", "encoder.onnx"}
 
 
 def test_a_taught_network_loads_too(tmp_path, reports, unseen):
