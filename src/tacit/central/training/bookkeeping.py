@@ -133,6 +133,7 @@ class Book:
             for key, theirs in names.items()
             if arguments.get(theirs) in self._of
         }
+        rule: Rule
         if products and tables:
             padding = argument(tables[0], "padding_idx")
             rule, layer = Tied(), Layer(padding_index=None if padding < 0 else padding)

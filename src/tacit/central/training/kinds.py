@@ -281,8 +281,10 @@ def _sum_and_count(
     plan: Schedule, sigma: Fraction, deviation: Fraction, unit: Unit | str
 ) -> events.Event:
     """Return the event: two Gaussians, each of sensitivity 1, on each Poisson sample."""
-    scope = {"adjacency": Adjacency.ZERO_OUT, "unit": Unit.of("train", unit)}
-    draws = [events.Gaussian(Fraction(1), one, **scope) for one in (sigma, deviation)]
+    unit, near = Unit.of("train", unit), Adjacency.ZERO_OUT
+    draws = [
+        events.Gaussian(Fraction(1), one, adjacency=near, unit=unit) for one in (sigma, deviation)
+    ]
     sampled = events.PoissonSampled(plan.probability, events.Composed(tuple(draws)))
     return events.Repeated(sampled, plan.steps)
 

@@ -139,7 +139,7 @@ def _for_every_row(state: Tensor, x: Tensor) -> Tensor:
 
 _CELLS = {"lstm": _lstm, "gru": _gru, "rnn_tanh": _tanh, "rnn_relu": _relu}
 
-DEFINITIONS: dict[torch._ops.OperatorBase, Callable[..., Any]] = {
+DEFINITIONS: dict[torch._ops.OpOverload[..., Any], Callable[..., Any]] = {
     getattr(getattr(torch.ops.aten, name + suffix), overload): make(cell)
     for name, cell in _CELLS.items()
     for suffix, overload, make in (("", "input", _layers), ("_cell", "default", _once))

@@ -84,7 +84,8 @@ def _balance(looked: Tensor, inputs: Tensor) -> Tensor:
     """Return a power of two per example, about the quotient of these lengths, (n, 1, 1)."""
     sizes = [one.flatten(1).double().norm(dim=1) for one in (looked, inputs)]
     quotient = (sizes[0] / sizes[1]).nan_to_num(1, 1, 1).clamp(2.0**-_FARTHEST, 2.0**_FARTHEST)
-    return quotient.log2().round().exp2().to(looked.dtype)[:, None, None]
+    powers: Tensor = quotient.log2().round().exp2().to(looked.dtype)
+    return powers[:, None, None]
 
 
 def _look_ups(pairs: Pairs) -> Pairs:
