@@ -1,7 +1,6 @@
 /* The owner's desk: a draft, its preview and opening, people over time, papers, exports. */
 
 import { bars, reach } from "./bars.js";
-import { bytesOf } from "./device.js";
 import { find, make, save, say } from "./page.js";
 import { groupsOf } from "./results.js";
 import { timelineOf } from "./timeline.js";
