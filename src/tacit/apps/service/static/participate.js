@@ -64,7 +64,7 @@ async function begin() {
 }
 
 /** Returns what to type on a computer on which Tacit is installed. */
-const command = (more = "") => make("code", {},
+const command = (more = "") => make("code", { dir: "ltr" },
   `tacit campaign take-part ${location.origin}/c/${id} --token YOUR-CODE --data row.csv ${more}`.trim());
 
 const usable = () => described.channel !== null && askable(described.schema);

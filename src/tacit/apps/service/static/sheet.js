@@ -240,7 +240,7 @@ function symbolOf({ measures }, levels) {
   const said = measures.map((one, at) => levelOf(one, levels[at]));
   // Where two could be mistaken for each other, the questions are named.
   const alike = measures.filter(({ question: { options } }) => options?.[0] === "no").length > 1
-    || measures.some(({ kind }) => kind === "moments");
+    || (measures.length > 1 && measures.some(({ kind }) => kind === "moments"));
   if (!alike) return listed(said).join("");
   return listed(said.map((answer, at) => text("named-answer", { question: headingOf(measures[at].question), answer }))).join("");
 }

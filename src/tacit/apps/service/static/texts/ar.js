@@ -189,7 +189,7 @@ export default {
   "quoted": "«{name}»",
   "on": "عن {names}:",
   "between": "من {low} إلى {high}",
-  "pair": "{low} و{high}",
+  "pair": "{low} و{high} (بتقريب مرتين)",
   "named-answer": "{question} {answer}",
   "told-title": "ما الذي سيكشفه تقريرك عنك",
   "asked-says-nothing": "ما سُئلت عنه لا يقول شيئًا عنك: فقد اختير قبل أن تجيب.",

@@ -158,7 +158,7 @@ export default {
   "quoted": "„{name}“",
   "on": "Zu {names}:",
   "between": "{low} bis {high}",
-  "pair": "{low} und {high}",
+  "pair": "{low} und {high} (zweimal gerundet)",
   "named-answer": "{question} {answer}",
   "told-title": "Was Ihr Bericht über Sie verraten würde",
   "asked-says-nothing": "Wonach Sie gefragt wurden, sagt nichts über Sie: Es wurde ausgewählt, bevor Sie geantwortet haben.",

@@ -158,7 +158,7 @@ export default {
   "quoted": "“{name}”",
   "on": "On {names}:",
   "between": "{low} to {high}",
-  "pair": "{low} and {high}",
+  "pair": "{low} and {high} (rounded twice)",
   "named-answer": "{question} {answer}",
   "told-title": "What your report would reveal about you",
   "asked-says-nothing": "What you were asked says nothing about you: it was picked before you answered.",

@@ -162,7 +162,7 @@ export default {
   "quoted": "«{name}»",
   "on": "Sobre {names}:",
   "between": "{low} – {high}",
-  "pair": "{low} y {high}",
+  "pair": "{low} y {high} (redondeado dos veces)",
   "named-answer": "{question} {answer}",
   "told-title": "Qué revelaría su informe sobre usted",
   "asked-says-nothing": "Lo que se le preguntó no dice nada sobre usted: se eligió antes de que respondiera.",

@@ -162,7 +162,7 @@ export default {
   "quoted": "« {name} »",
   "on": "Sur {names} :",
   "between": "{low} – {high}",
-  "pair": "{low} et {high}",
+  "pair": "{low} et {high} (arrondi deux fois)",
   "named-answer": "{question} {answer}",
   "told-title": "Ce que votre rapport révélerait sur vous",
   "asked-says-nothing": "Ce qui vous a été demandé ne dit rien sur vous : c’était choisi avant que vous répondiez.",
