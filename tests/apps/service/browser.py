@@ -28,6 +28,15 @@ def _executable() -> str:
     return found
 
 
+def axe() -> str:
+    """The checker of pages, which the project's own script fetches."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    path = cache / "tacit" / "axe-core-4.14.0.min.js"
+    if not path.is_file():
+        pytest.skip("No axe-core found: run .ci/programs to fetch it.")
+    return path.read_text(encoding="utf-8")
+
+
 @contextmanager
 def chromium() -> Iterator[Any]:
     """A headless browser, closed at the end."""

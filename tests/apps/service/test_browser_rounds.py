@@ -50,7 +50,7 @@ class Person(Visitor):
         self.page.wait_for_selector("#preview:visible")
 
     def answer(self) -> None:
-        self.page.get_by_label("age").fill("41")
+        self.page.get_by_label("age", exact=True).fill("41")
         self.page.get_by_label("sleep").fill("")  # not known
         self.page.get_by_label("travel").select_option("car")
         self.page.get_by_label("yes", exact=True).check()

@@ -11,7 +11,9 @@ from .browser import STATIC
 pytestmark = pytest.mark.heavy
 
 NAMESPACE = "http://www.w3.org/2000/svg"
-SCRIPTS = {path.name: path.read_text() for path in sorted(STATIC.glob("*.js"))}
+SCRIPTS = {
+    path.relative_to(STATIC).as_posix(): path.read_text() for path in sorted(STATIC.rglob("*.js"))
+}
 PAGES = {path.name: path.read_text() for path in sorted(STATIC.glob("*.html"))}
 STYLES = {path.name: path.read_text() for path in sorted(STATIC.glob("*.css"))}
 
@@ -46,10 +48,10 @@ def test_imports_are_there_and_used(script):
     text = SCRIPTS[script]
     for names, source in re.findall(r'import \{([^}]*)\} from "\./([^"]+)"', text):
         for one in filter(None, map(str.strip, names.split(","))):
-            name, _, here = one.partition(" as ")
-            exported = rf"export (?:async )?(?:function\*?|const|class) {name}\b"
-            assert re.search(exported, SCRIPTS[source]), (source, name)
-            assert len(re.findall(rf"\b{here or name}\b", text)) > 1, one
+            given, _, own = one.partition(" as ")
+            exported = rf"export (?:async )?(?:function\*?|const|class) {given}\b"
+            assert re.search(exported, SCRIPTS[source]), (source, one)
+            assert len(re.findall(rf"\b{own or given}\b", text)) > 1, one
 
 
 @pytest.mark.parametrize(("page", "scripts"), [

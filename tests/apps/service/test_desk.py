@@ -32,7 +32,13 @@ ABOUT = {
     "retention": "until 31 March 2027",
     "legal_basis": "consent (GDPR art. 6(1)(a))",
     "language": "en",
-    "texts": {"de": {"title": "Ziffern", "purpose": "Wie Menschen Ziffern schreiben."}},
+    "texts": {
+        "de": {
+            "title": "Ziffern",
+            "purpose": "Wie Menschen Ziffern schreiben.",
+            "words": {"0": "null"},
+        }
+    },
 }
 
 
@@ -58,6 +64,9 @@ def test_what_is_not_stated_is_missing_and_never_invented(store: Store, mechanis
         {"contact": "x" * 301},
         {"contact": 5},
         {"language": "English"},
+        {"texts": {"de": {"words": ["Norden"]}}},
+        {"texts": {"de": {"words": {"north": "two\nlines"}}}},
+        {"texts": {"de": {"words": {str(at): "x" for at in range(5_001)}}}},
         {"nobody": "knows"},
         {"texts": ["de"]},
         {"texts": {"de": {}}},

@@ -19,7 +19,9 @@ STATEMENTS = {"organiser": 200, "contact": 300, "retention": 300, "legal_basis":
 """The statements, with the largest number of characters of each."""
 TEXTS = {"title": 200, "purpose": 2000, "question": 200}
 """The texts that may be given in other languages."""
-MOST_LANGUAGES = 40
+WORDS = "words"
+"""What else people read of the owner's: questions, help, units, options, columns, labels."""
+MOST_LANGUAGES, MOST_WORDS, LONGEST_WORD = 40, 5_000, 2_000
 ENGLISH = "en"
 
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8}){0,2}")
@@ -44,7 +46,9 @@ class Notice:
     language : str
         Language of the campaign's title, purpose and question.
     texts : dict
-        Title, purpose and question in other languages, by language: {"de": {"title": "…"}}.
+        Title, purpose and question in other languages, by language: {"de": {"title": "…"}}. Its
+        "words" translate whatever else people read of the owner's, such as a survey's questions,
+        help, units and options, or a table's columns, categories and labels: {"north": "Norden"}.
     """
 
     organiser: str | None = None
@@ -52,7 +56,7 @@ class Notice:
     retention: str | None = None
     legal_basis: str | None = None
     language: str = ENGLISH
-    texts: dict[str, dict[str, str]] = field(default_factory=dict)
+    texts: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, longest in STATEMENTS.items():
@@ -107,8 +111,21 @@ def _must_be_texts(texts: Any) -> None:
         errors.refuse("campaign", "texts", condition, type(texts).__name__)
     for tag, given in texts.items():
         _must_be_a_language("a language of texts", tag)
-        if not isinstance(given, Mapping) or not given or not set(given) <= set(TEXTS):
-            condition = f"an object with some of {', '.join(TEXTS)}, and no others"
+        if not isinstance(given, Mapping) or not given or not set(given) <= {*TEXTS, WORDS}:
+            condition = f"an object with some of {', '.join((*TEXTS, WORDS))}, and no others"
             raise errors.InvalidParameter(f"campaign: texts.{tag} must be {condition}.")
         for name, text in given.items():
-            must_be_a_line(f"texts.{tag}.{name}", text, TEXTS[name])
+            if name == WORDS:
+                _must_be_words(f"texts.{tag}.{WORDS}", text)
+            else:
+                must_be_a_line(f"texts.{tag}.{name}", text, TEXTS[name])
+
+
+def _must_be_words(name: str, words: Any) -> None:
+    """Refuse what does not translate words, each of them into one line."""
+    known = isinstance(words, Mapping) and all(isinstance(word, str) for word in words)
+    if not known or len(words) > MOST_WORDS:
+        condition = f"an object of at most {MOST_WORDS:,} texts, by the text that each translates"
+        errors.refuse("campaign", name, condition, type(words).__name__)
+    for word, text in words.items():
+        must_be_a_line(f"{name}[{word[:40]!r}]", text, LONGEST_WORD)

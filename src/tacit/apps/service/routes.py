@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -317,6 +318,13 @@ def pages(router: APIRouter, service: Service) -> None:
             f"<main><h1>Campaigns</h1>{shown}</main></html>"
         )
 
+    worker = (STATIC / "worker.js").read_text(encoding="utf-8").replace("VERSION", _version())
+
+    @router.get("/c/worker.js", include_in_schema=False)
+    async def offline() -> Response:
+        """Return the script that opens the page without a connection; its folder is its scope."""
+        return Response(worker, media_type="text/javascript")
+
     @router.get("/c/{name}", include_in_schema=False)
     def participate(name: str) -> Response:
         """Return the participant's page."""
@@ -328,6 +336,12 @@ def pages(router: APIRouter, service: Service) -> None:
         """Return the owner's page."""
         store.campaign(name)
         return FileResponse(STATIC / "owner.html", media_type="text/html")
+
+
+def _version() -> str:
+    """Return a mark of the page's files: browsers copy them again when one has changed."""
+    files = sorted(path for path in STATIC.rglob("*") if path.is_file())
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
 
 
 def _kept(number: int | None) -> dict[str, str]:

@@ -1,8 +1,10 @@
 /* A person's answer: a drawing or a form, and a label. It stays in this object. */
 
 import { Pad } from "./drawing.js";
+import { number, owners, quote, text } from "./language.js";
 import { Complaint, find, focusOn, make, say } from "./page.js";
 import { columnsOf, problemWith, rowOf, titleOf } from "./rows.js";
+import { either } from "./words.js";
 
 const MOST_FIELDS = 200, MOST_BUTTONS = 24;
 
@@ -10,16 +12,36 @@ const MOST_FIELDS = 200, MOST_BUTTONS = 24;
 export const askable = (schema) => Boolean(schema.image) || columnsOf(schema).length <= MOST_FIELDS;
 
 export class Answer {
-  constructor(described) {
+  constructor(described, question) {
+    this.question = question;
     this.schema = described.schema;
     this.frame = described.frame;
     this.classes = described.classes;
     const drawn = Boolean(this.schema.image);
     find("draw").hidden = !drawn;
     find("fill").hidden = drawn;
-    if (drawn) this.#pad(described);
+    if (drawn) this.#pad();
+    if (this.classes) this.#asked();
+    this.render();
+  }
+
+  /** Makes the form, in the language of now, with what is filled in already. */
+  render() {
+    const before = this.#given();
+    if (this.pad) find("what").textContent = this.classes ? text("draw-one", { choices: this.#choices() }) : text("draw");
     else this.#fields();
-    this.#labels();
+    if (this.classes) this.#labels();
+    before.forEach(([id, name, value]) => { find(id)[name] = value; });
+  }
+
+  /** What is filled in: ids of fields, and their values. */
+  #given() {
+    const fields = document.querySelectorAll("#fill :is(input, select), #choices :is(input, select)");
+    return [...fields].map((one) => [one.id, ...(one.type === "radio" ? ["checked", one.checked] : ["value", one.value])]);
+  }
+
+  #choices() {
+    return either(this.classes.map((name) => owners(name)));
   }
 
   #pad() {
@@ -31,19 +53,19 @@ export class Answer {
     find("clear").addEventListener("click", () => {
       this.pad.clear();
       find("pad").focus();
-      say("The pad is empty.");
+      say(text("pad-cleared"));
     });
-    if (this.classes) find("what").textContent = `Draw one of these: ${this.classes.join(", ")}.`;
   }
 
   #fields() {
     this.columns = columnsOf(this.schema);
     this.complaints = [];
+    find("fill").replaceChildren();
     this.inputs = this.columns.map((column, at) => {
       const id = `field-${at}`, hint = hintOf(column);
       const input = column.kind === "categorical" ? selectOf(column, id) : numberOf(column, id);
       const wrong = Complaint.make(`${id}-error`, input);
-      const parts = [make("label", { for: id }, titleOf(column)), input];
+      const parts = [quote(make("label", { for: id }), column.name, titleOf(column)), input];
       if (hint) parts.push(make("small", { id: `${id}-hint` }, hint));
       input.setAttribute("aria-describedby", `${hint ? `${id}-hint ` : ""}${id}-error`);
       input.addEventListener("input", () => wrong.element.hidden || this.#checkField(at));
@@ -53,22 +75,26 @@ export class Answer {
     });
   }
 
-  #labels() {
-    find("label").hidden = !this.classes;
-    if (!this.classes) return;
+  /** Shows the question that the label answers. */
+  #asked() {
+    find("label").hidden = false;
     this.labelled = new Complaint(find("label-error"), find("label"));
     find("label").addEventListener("input", () => this.labelled.element.hidden || this.#checkLabel());
+  }
+
+  #labels() {
+    this.labelled.say("");
     if (this.classes.length > MOST_BUTTONS) {
-      const options = this.classes.map((name, at) => make("option", { value: at }, String(name)));
-      find("choices").append(make("select", { id: "choice", "aria-label": "Label", autocomplete: "off" },
-        make("option", { value: "" }, "Choose…"), ...options));
+      const options = this.classes.map((name, at) => quote(make("option", { value: at }), name));
+      find("choices").replaceChildren(make("select", { id: "choice", "aria-label": text("label"), autocomplete: "off" },
+        make("option", { value: "" }, text("choose")), ...options));
       return;
     }
-    this.classes.forEach((name, at) => {
+    find("choices").replaceChildren(...this.classes.map((name, at) => {
       const input = make("input",
         { type: "radio", name: "choice", value: at, id: `choice-${at}`, autocomplete: "off" });
-      find("choices").append(make("span", {}, input, make("label", { for: `choice-${at}` }, String(name))));
-    });
+      return make("span", {}, input, quote(make("label", { for: `choice-${at}` }), name));
+    }));
   }
 
   /** The index of the chosen label; null if the survey asks for none. */
@@ -91,17 +117,17 @@ export class Answer {
   }
 
   #checkPad() {
-    return this.drawn.say(this.pad.empty ? "Draw something first." : "");
+    return this.drawn.say(this.pad.empty ? text("pad-missing") : "");
   }
 
   #checkField(at) {
     const column = this.columns[at], value = this.#value(this.inputs[at]);
-    const missing = value === undefined && `Choose an answer for “${titleOf(column)}”.`;
+    const missing = value === undefined && text("choose-column", { name: titleOf(column) });
     return this.complaints[at].say(missing || problemWith(column, value));
   }
 
   #checkLabel() {
-    return this.labelled.say(this.label === undefined ? `Choose an answer to “${find("question").textContent}”` : "");
+    return this.labelled.say(this.label === undefined ? text("choose-label", { question: find("question").textContent }) : "");
   }
 
   /** Returns the row and label; null if something is missing, which is said beside it. */
@@ -123,13 +149,16 @@ export class Answer {
 
   /** Makes elements that show every answer as it was given. */
   own() {
-    const said = this.pad ? [] : this.columns.map((column, at) => [titleOf(column), this.#said(this.inputs[at])]);
-    if (this.classes) said.push([find("question").textContent, String(this.classes[this.label])]);
-    return said.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value)));
+    const said = this.pad ? [] : this.columns.map((column, at) =>
+      make("div", {}, quote(make("dt"), column.name, titleOf(column)), this.#said(this.inputs[at])));
+    if (!this.classes) return said;
+    const asked = this.question ? quote(make("dt"), this.question) : make("dt", {}, find("question").textContent);
+    return [...said, make("div", {}, asked, quote(make("dd"), this.classes[this.label]))];
   }
 
   #said(input) {
-    return input.tagName === "SELECT" ? input.selectedOptions[0].textContent : input.value.trim() || "not known";
+    if (input.tagName === "SELECT") return make("dd", {}, input.selectedOptions[0].textContent);
+    return make("dd", {}, input.value.trim() === "" ? text("not-known") : number(Number(input.value)));
   }
 
   /** Forgets what was drawn or filled in. */
@@ -144,9 +173,9 @@ export class Answer {
 
 function hintOf(column) {
   if (column.kind === "categorical") return "";
-  const range = `From ${column.lower} to ${column.upper}.`;
-  const beyond = column.outside === "clip" ? " A value outside counts as the nearest of these." : "";
-  return range + beyond + (column.missing === "indicate" ? " Leave it empty if you do not know." : "");
+  const { lower, upper, outside, missing } = column;
+  return [text("range", { lower, upper }), ...(outside === "clip" ? [text("range-clip")] : []),
+    ...(missing === "indicate" ? [text("may-be-empty")] : [])].join(" ");
 }
 
 function numberOf(column, id) {
@@ -156,7 +185,7 @@ function numberOf(column, id) {
 }
 
 function selectOf(column, id) {
-  const options = column.categories.map((name, at) => make("option", { value: at }, name));
-  if (column.unseen === "other") options.push(make("option", { value: -1 }, "Other, or I do not know"));
-  return make("select", { id, required: true, autocomplete: "off" }, make("option", { value: "" }, "Choose…"), ...options);
+  const options = column.categories.map((name, at) => quote(make("option", { value: at }), name));
+  if (column.unseen === "other") options.push(make("option", { value: -1 }, text("other-unknown")));
+  return make("select", { id, required: true, autocomplete: "off" }, make("option", { value: "" }, text("choose")), ...options);
 }

@@ -1,5 +1,6 @@
 /* The channels, which draw everything that leaves the browser; each can state its exact law. */
 
+import { Told } from "./language.js";
 import { GroupedMean } from "./means.js";
 import { Cost } from "./odds.js";
 import { TOTAL, bernoulli, discreteLaplace, subset, uniformBelow } from "./randomness.js";
@@ -9,12 +10,12 @@ const MOST_PARTITIONS = 2 ** 16;
 
 /** Refuses a description that is not a valid law: its cost could not be computed. */
 export function must(holds, what) {
-  if (!holds) throw new Error(`The server describes noise that would not protect you (${what}), so nothing was sent.`);
+  if (!holds) throw new Told("error-law", { what });
 }
 
 /** Refuses a channel that does not cover every value that a row can have. */
 export function mustFit(holds) {
-  if (!holds) throw new Error("The noise does not match what this survey asks for, so nothing was sent.");
+  if (!holds) throw new Told("error-fit");
 }
 
 const wholeFrom = (least, value, most) => Number.isSafeInteger(value) && least <= value && value <= most;
@@ -120,7 +121,7 @@ export class RandomizedResponse {
     Object.assign(this, { categories, keep: BigInt(keep), other: BigInt(other), size: 1 });
     must(wholeFrom(2, categories, MOST), "categories");
     must(0n < this.other && this.other <= this.keep, "weights");
-    must(this.keep + BigInt(categories - 1) * this.other === TOTAL, "sum of weights");
+    must(this.keep + BigInt(categories - 1) * this.other === TOTAL, "weights");
   }
 
   release(category, rng) {

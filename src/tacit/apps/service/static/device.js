@@ -1,6 +1,7 @@
 /* The mechanism on a person's device: encode a row, draw a report, apply the model. */
 
 import { channelOf, mustFit } from "./channels.js";
+import { Told } from "./language.js";
 import { FREE, sumAbove } from "./odds.js";
 import { Graph } from "./onnx.js";
 import { columnsOf, evenly } from "./rows.js";
@@ -23,7 +24,7 @@ export async function sha256(bytes) {
 /** Makes the described mechanism with its encoder, whose hash must be the described one. */
 export async function deviceOf(described, encoder) {
   if (described.encoder !== null && (await sha256(encoder)) !== described.encoder) {
-    throw new Error("The encoder is not the one that this survey names, so nothing was sent.");
+    throw new Told("error-encoder");
   }
   const Kind = KINDS[described.channel.kind];
   mustFit(Kind);
@@ -35,7 +36,7 @@ export async function deviceOf(described, encoder) {
 /** Refuses a law that would cost more than is stated. */
 export function mustCost(cost, stated) {
   if (!cost.within(stated)) {
-    throw new Error("The noise is weaker than this survey states, so nothing was sent.");
+    throw new Told("error-weaker");
   }
 }
 
@@ -44,7 +45,7 @@ export function mustAgree(campaign, described, device) {
   const { epsilon, vote_epsilon: vote, total_epsilon: total, delta, certificate } = campaign;
   const same = `${described.classes}` === `${campaign.classes}` && described.labelled === campaign.labelled;
   if (!same || described.artifact !== campaign.artifact.sha256 || described.epsilon !== epsilon) {
-    throw new Error("The server describes two different mechanisms. Nothing was sent. Try again later.");
+    throw new Told("error-two-mechanisms");
   }
   const costs = [epsilon, vote ?? 0, total].every(isCost) ? sumAbove(epsilon, vote ?? 0) : NaN;
   // With a δ, less than the sum can be proved, but not in a browser, which lacks such noise. Without
@@ -52,7 +53,7 @@ export function mustAgree(campaign, described, device) {
   const adds = costs >= 0 && total >= epsilon && (delta > 0 || (total >= costs && total <= costs * (1 + 1e-9)));
   const { epsilon: certified, delta: allowed } = certificate.guarantee;
   if (!adds || certified !== total || (allowed ?? 0) !== delta || (device && delta > 0)) {
-    throw new Error("The stated privacy cost of report and vote together is not the sum of both, so nothing was sent.");
+    throw new Told("error-total");
   }
 }
 
@@ -71,7 +72,7 @@ export async function modelOf(ballot, fetched) {
   if (ballot.graph === null) return null;
   const bytes = await fetched();
   if ((await sha256(bytes)) !== ballot.graph) {
-    throw new Error("The model is not the one that this vote names, so nothing was sent. Load this page again.");
+    throw new Told("error-model");
   }
   return new Graph(bytes);
 }

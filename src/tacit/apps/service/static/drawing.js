@@ -1,5 +1,7 @@
 /* A pad to draw on, with pointer or keyboard, and the picture that the encoder gets from it. */
 
+import { text } from "./language.js";
+
 const SIDE = 280, CELLS = 14, CELL = SIDE / CELLS, PEN = 22, FINE = 8;
 const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
@@ -62,7 +64,7 @@ export class Pad {
     else if (event.shiftKey) this.#cell(true);
     this.#paint();
     const [column, row] = this.cursor;
-    this.said(`Row ${row + 1}, column ${column + 1}, ${this.filled ? "filled" : "empty"}.`);
+    this.said(text(this.filled ? "pad-filled" : "pad-empty", { row: row + 1, column: column + 1 }));
   }
 
   /** Whether the cell under the cursor has ink. */

@@ -10,7 +10,9 @@
  */
 
 import { sha256 } from "./device.js";
+import { Told } from "./language.js";
 import { ACCOUNT, charged } from "./ledger.js";
+import { UNASKED } from "./outbox.js";
 import { opened, transact } from "./stores.js";
 
 export class Kept {
@@ -19,7 +21,8 @@ export class Kept {
   constructor(name, database) {
     this.name = name;
     this.#database = database;
-    /** {sheet, report, receipt, withdrawn, vote, voteReceipt, voteWithdrawn}, those that are stored. */
+    /** {sheet, report, receipt, withdrawn, vote, voteReceipt, voteWithdrawn}, those that are stored, and the
+     * marks of outbox.js on a report or vote. */
     this.all = {};
   }
 
@@ -35,18 +38,32 @@ export class Kept {
     return this.#change(() => more);
   }
 
-  /** Draws under this name at most once, if `may` allows it, whatever other tabs do, and charges this price; null is free. */
+  /** Works while no other tab does, on what is stored now. */
+  alone(work) {
+    return navigator.locks.request(`${this.name} sending`, async () => {
+      await this.#change(() => null);
+      return work();
+    });
+  }
+
+  /** Draws under this name at most once, if `may` allows it, whatever other tabs do, and charges this price; null is free.
+   *
+   * What was drawn although the server could not be asked is marked as such, in the same transaction.
+   */
   once(name, may, draw, price) {
     navigator.storage?.persist?.().catch(() => {});  // a request to the browser; nothing waits for it
-    if (!navigator.locks) throw new Error("This browser is too old to take part safely. Use a newer one.");
+    if (!navigator.locks) throw new Told("error-old-browser");
     return navigator.locks.request(this.name, async () => {
       await this.#change(() => null);
-      if (this.all[name] !== undefined || !(await may())) return;
+      if (this.all[name] !== undefined) return;
+      const allowed = await may();
+      if (!allowed) return;
+      const mark = allowed === UNASKED ? { [`${name}Unasked`]: true } : {};
       const places = { invitations: this.name, ...ACCOUNT };
       const stored = await transact(this.#database, places, ({ invitations: now = {}, account }) => {
         if (now[name] !== undefined) return null;
         const paid = price === null ? {} : { account: charged(account, price) };  // before the draw
-        return { ...paid, invitations: { ...now, [name]: draw() } };
+        return { ...paid, invitations: { ...now, [name]: draw(), ...mark } };
       });
       this.all = stored.invitations;
     });

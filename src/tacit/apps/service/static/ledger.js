@@ -6,9 +6,10 @@
  * account: what is sent to several sites adds up beyond what is shown here.
  */
 
+import { Told, text } from "./language.js";
 import { rational, sumAbove } from "./odds.js";
 import { opened, transact } from "./stores.js";
-import { cost, factor, plural } from "./words.js";
+import { cost, exactly, factor } from "./words.js";
 
 /** Four reports at ε = 2; the person may set another. */
 export const LIMIT = 8;
@@ -20,9 +21,11 @@ export const ACCOUNT = { account: "everything" };
 
 /** Returns the account after a charge; throws one sentence if that is beyond the limit. */
 export function charged(account = NEW, price) {
-  if (!(Number.isFinite(price) && price > 0)) throw new Error("The cost of this answer is not known, so nothing was drawn.");
+  if (!(Number.isFinite(price) && price > 0)) throw new Told("budget-unknown");
   const used = sumAbove(account.used, price);
-  if (used > account.limit) throw new Error(beyond(account, price));
+  if (used > account.limit) {
+    throw new Told("budget-beyond", { cost: cost(price), left: exactly(left(account)), limit: exactly(account.limit) });
+  }
   return { ...account, used, answers: account.answers + 1 };
 }
 
@@ -31,9 +34,6 @@ export function left({ limit, used }) {
   const [a, b] = rational(limit), [c, d] = rational(used);
   return Math.max(Number(((a * d - c * b) * 10n ** 6n) / (b * d)), 0) / 1e6;
 }
-
-const beyond = (account, price) => `This answer would cost ${cost(price)}, and ε\u00a0=\u00a0${left(account)} is left of your `
-  + `limit on this site, ε\u00a0=\u00a0${account.limit}. Nothing was drawn.`;
 
 export class Account {
   #database;
@@ -61,27 +61,22 @@ export class Account {
 
   /** Sets another limit. */
   async set(limit) {
-    if (!(limit > 0 && limit <= MOST)) throw new Error(`The limit must be above 0 and at most ${MOST}.`);
+    if (!(limit > 0 && limit <= MOST)) throw new Told("budget-range", { most: MOST });
     this.now = (await transact(this.#database, ACCOUNT,
       ({ account = NEW }) => ({ account: { ...account, limit } }))).account;
   }
 
   /** Says what is used and left, and what an answer at this price would leave. */
   told(price) {
-    const { used, answers, limit } = this.now, rest = left(this.now);
-    const lines = [used === 0 ? `Used so far on this site’s surveys: nothing. Left: ε\u00a0=\u00a0${rest}.`
-      : `Used so far on this site’s surveys: ${cost(used)}, by ${plural(answers, "answer")}. Left: ε\u00a0=\u00a0${rest}.`];
-    if (price !== null) {
-      const after = sumAbove(used, price);
-      lines.push(after <= limit ? `The next answer costs ${cost(price)}.`
-        : `The next answer would cost ${cost(price)}, which is more than what is left.`);
-    }
-    return lines.join(" ");
+    const { used, answers, limit } = this.now, rest = exactly(left(this.now));
+    const before = used === 0 ? text("budget-nothing", { left: rest })
+      : text("budget-used", { used: cost(used), count: answers, left: rest });
+    if (price === null) return before;
+    return `${before} ${text(sumAbove(used, price) <= limit ? "budget-next" : "budget-too-much", { cost: cost(price) })}`;
   }
 
   /** Says what a limit means. */
   get meaning() {
-    return `Everything that you send up to this limit together changes the odds of any guess about you by a factor of at `
-      + `most ${factor(this.now.limit)}.`;
+    return text("budget-meaning", { factor: factor(this.now.limit) });
   }
 }

@@ -251,6 +251,7 @@ export const OPERATORS = {
   Sub: binary((a, b) => a - b),
   Mul: binary((a, b) => a * b),
   Div: binary((a, b) => a / b),
+  Pow: binary((a, b) => a ** b),
   Max: binary((a, b) => Math.max(a, b)),
   Greater: binary((a, b) => a > b, Uint8Array),
   GreaterOrEqual: binary((a, b) => a >= b, Uint8Array),

@@ -8,9 +8,10 @@ import * as desk from "./desk.js";
 import { paint } from "./drawing.js";
 import { attempt, campaignId, complain, explained, find, make, save, say } from "./page.js";
 import { groupsOf, largest } from "./results.js";
-import { cost, factor, percent, plural } from "./words.js";
+import { cost, factor, percent } from "./words.js";
 
 const id = await attempt(campaignId);
+const plural = (count, one, many = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 const EVERY = 4000, GROUPS = 16;
 const STATES = { draft: "Draft", open: "Open", early: "Not yet open", closed: "Closed", full: "Full" };
 let api = null, campaign = null, described = null, seen = null, timer = null, lost = false, shown = null;

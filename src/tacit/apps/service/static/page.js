@@ -1,5 +1,7 @@
 /* Helpers of both pages: elements, steps, messages, files. */
 
+import { Told } from "./language.js";
+
 export const find = (id) => document.getElementById(id);
 
 /** Makes an element with attributes and children; a function among the attributes is a listener. */
@@ -70,14 +72,14 @@ export function focusOn(input, around) {
   around.scrollIntoView({ block: around.offsetHeight < innerHeight ? "center" : "end" });
 }
 
-/** Runs work that may fail, and shows the error's message. */
-export async function attempt(work) {
+/** Runs work that may fail, and shows what is said about the error. */
+export async function attempt(work, said = (error) => error.message) {
   complain("");
   try {
     return await work();
   } catch (error) {
     say("");
-    complain(error.message);
+    complain(said(error));
     return undefined;
   }
 }
@@ -92,7 +94,7 @@ export function save(name, content, type = "text/plain") {
 /** Returns the id of this page's campaign, the same for every spelling of the link. */
 export function campaignId() {
   const id = decodeURIComponent(location.pathname.split("/").filter(Boolean)[1]);
-  if (!/^[\w-]{12}$/.test(id)) throw new Error("This link is not complete. Copy the whole link and try again.");
+  if (!/^[\w-]{12}$/.test(id)) throw new Told("error-link");
   return id;
 }
 

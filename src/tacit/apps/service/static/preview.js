@@ -1,6 +1,7 @@
 /* Examples of reports that could be sent. They are drawn like a report, and never sent. */
 
 import { paint } from "./drawing.js";
+import { number, owners, pieces, quote, text } from "./language.js";
 import { make } from "./page.js";
 import { SystemEntropy, subset } from "./randomness.js";
 import { columnsOf, titleOf } from "./rows.js";
@@ -15,7 +16,7 @@ export function examples(device, described, answer, surveyed) {
   const rng = new SystemEntropy(), encoded = device.encode(answer.row), show = shownBy(described, surveyed);
   return Array.from({ length: SHOWN }, (_, at) => {
     const report = device.release(encoded, answer.label, rng);
-    return make("li", {}, make("span", { class: "count" }, `Example ${at + 1}`),
+    return make("li", {}, make("span", { class: "count" }, text("example", { at: at + 1 })),
       show(report, device, described, encoded, answer));
   });
 }
@@ -27,13 +28,9 @@ export const inFull = (report, device, described, surveyed) =>
 /** Says that a report pairs things that need not belong together; "" where it pairs nothing. */
 export function mismatch(device, { classes, schema, labelled, channel }) {
   if (!labelled || channel.kind === "survey") return "";
-  const [first, second] = classes;
-  if (device.flip !== undefined) {
-    return "The noise changes your choice in some reports, and leaves it in others. A choice that does not fit is no mistake.";
-  }
-  return schema.image ? `Each pair is chosen at random, so most do not fit: a sample that looks like “${first}” may be `
-    + `paired with “${second}”. That is no mistake; it is what protects you.`
-    : "Each group is paired with a choice at random, so most pairs do not fit. That is no mistake; it is what protects you.";
+  if (device.flip !== undefined) return text("mismatch-noise");
+  const [first, second] = classes.map((name) => owners(name));
+  return schema.image ? text("mismatch-drawing", { first, second }) : text("mismatch-group");
 }
 
 /** Makes a small picture of the answer as the encoder reads it; null for a form. */
@@ -41,7 +38,7 @@ export function own(described, answer) {
   const { image, lower, upper } = described.schema;
   if (!image) return null;
   const ink = answer.values.map((value) => (value - lower) / (upper - lower));
-  return paint(make("canvas", { class: "tile large", role: "img", "aria-label": "Your drawing" }), ink, image);
+  return paint(make("canvas", { class: "tile large", role: "img", "aria-label": text("own-drawing") }), ink, image);
 }
 
 // --- one report ---------------------------------------------------------------------------------
@@ -52,34 +49,36 @@ function setOf({ symbols }, device, described, encoded, answer) {
   const tiles = shown.map((symbol) => {
     const codeword = Math.floor(symbol / device.classes);
     const figure = make("figure", { class: symbol === mine ? "mine" : "" },
-      exampleOf(device, described.schema, codeword), make("figcaption", {}, ...paired(described, codeword, symbol)));
-    if (symbol === mine) figure.lastChild.append(" ", make("strong", {}, "yours"));
+      exampleOf(device, described.schema, codeword), make("figcaption", {}, paired(described, codeword, symbol)));
+    if (symbol === mine) figure.lastChild.append(" ", make("strong", {}, text("yours")));
     return figure;
   });
   const more = symbols.length - shown.length;
-  if (more > 0) tiles.push(make("span", { class: "more" }, `and ${more.toLocaleString("en")} more`));
+  if (more > 0) tiles.push(make("span", { class: "more" }, text("more", { count: more })));
   return make("div", { class: described.schema.image ? "tiles" : "tiles rows" }, ...tiles);
 }
 
 /** Names a codeword, and the choice that is paired with it. */
 function paired({ classes, labelled, schema }, codeword, symbol) {
-  const label = labelled ? String(classes[symbol % classes.length]) : null;
-  if (schema.image) return [label === null ? `Sample ${codeword + 1}` : `with “${label}”`];
-  return [`Group ${codeword + 1}${label === null ? "" : ` with “${label}”`}`];
+  const at = codeword + 1, label = labelled ? owners(classes[symbol % classes.length]) : null;
+  if (schema.image) return label === null ? text("sample", { at }) : text("sample-with", { label });
+  return groupNamed(at, label);
 }
+
+const groupNamed = (at, label) => (label === null ? text("group", { at }) : text("group-with", { at, label }));
 
 /** Names the way of sorting, and groups and choices in it. */
 function wayOf({ partition, symbols }, device, described, encoded, answer) {
   const mine = answer && device.symbol(encoded[partition], answer.label);
   const some = answer ? someOf(symbols, mine, MOST_TILES) : symbols;
   const shown = some.map((symbol) => {
-    const label = described.labelled ? described.classes[symbol % device.classes] : undefined;
-    const name = `group ${Math.floor(symbol / device.classes) + 1}${label === undefined ? "" : ` with “${label}”`}`;
-    return make("li", {}, name, ...(symbol === mine ? [" ", make("strong", {}, "yours")] : []));
+    const label = described.labelled ? owners(described.classes[symbol % device.classes]) : null;
+    const name = groupNamed(Math.floor(symbol / device.classes) + 1, label);
+    return make("li", {}, name, ...(symbol === mine ? [" ", make("strong", {}, text("yours"))] : []));
   });
   const more = symbols.length - some.length;
-  if (more > 0) shown.push(make("li", { class: "more" }, `and ${more} more`));
-  return make("div", { class: "way" }, `Way ${partition + 1} of ${device.partitions}:`, make("ul", {}, ...shown));
+  if (more > 0) shown.push(make("li", { class: "more" }, text("more", { count: more })));
+  return make("div", { class: "way" }, text("way", { at: partition + 1, all: device.partitions }), make("ul", {}, ...shown));
 }
 
 /** Picks a few symbols at random, and always the person's own if it is there; the first few would look alike. */
@@ -93,15 +92,17 @@ export function someOf(symbols, mine, most) {
 function exampleOf(device, schema, codeword) {
   const values = Array.from(device.prototype(codeword), (byte) => byte / 255);
   if (!schema.image) return listed(inWords(schema, values));
-  const canvas = make("canvas", { class: "tile", role: "img", "aria-label": `Sample ${codeword + 1}` });
+  const canvas = make("canvas", { class: "tile", role: "img", "aria-label": text("sample", { at: codeword + 1 }) });
   return paint(canvas, values, schema.image);
 }
 
 /** Lists every column with its value. */
 const listed = (pairs) => make("dl", { class: "columns" },
-  ...pairs.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+  ...pairs.map(([title, value, column]) => make("div", {}, quote(make("dt"), column.name, title), make("dd", {}, value))));
 
-const short = (number) => Number(number.toPrecision(3)).toLocaleString("en");
+const short = (value) => number(Number(value.toPrecision(3)));
+
+const category = ({ categories }, at) => (at in categories ? owners(categories[at]) : text("other"));
 
 /** Returns every column of a schema with a typical value, from the features of a codeword. */
 export function inWords(schema, values) {
@@ -110,15 +111,15 @@ export function inWords(schema, values) {
   let at = numbers.length + indicated;
   const middle = (one) => one.lower + values[numbers.indexOf(one)] * (one.upper - one.lower);
   return columns.map((one) => {
-    if (one.kind === "continuous") return [titleOf(one), short(middle(one))];
+    if (one.kind === "continuous") return [titleOf(one), short(middle(one)), one];
     const shares = values.slice(at, (at += one.categories.length + (one.unseen === "other")));
-    return [titleOf(one), one.categories[shares.indexOf(Math.max(...shares))] ?? "other"];
+    return [titleOf(one), category(one, shares.indexOf(Math.max(...shares))), one];
   });
 }
 
 function latentOf({ latent, label }, device, described, encoded = [], answer = undefined) {
   const most = Math.max(...latent.map(Math.abs), ...encoded.map(Math.abs), 1);
-  return make("div", { class: "tiles" }, ...(answer ? [levels(encoded, most, "yours")] : []), levels(latent, most, "sent"),
+  return make("div", { class: "tiles" }, ...(answer ? [levels(encoded, most, text("yours"))] : []), levels(latent, most, text("sent-caption")),
     labelled(label, described, answer));
 }
 
@@ -134,25 +135,25 @@ function levels(values, most, caption) {
 function featuresOf({ numbers = [], codes = [], label }, device, described, _, answer) {
   const { schema } = described;
   if (schema.image) {
-    const canvas = make("canvas", { class: "tile", role: "img", "aria-label": "A noisy picture" });
+    const canvas = make("canvas", { class: "tile", role: "img", "aria-label": text("noisy-picture") });
     return make("div", { class: "tiles" },
       paint(canvas, numbers.map((value) => value / device.steps), schema.image), labelled(label, described, answer));
   }
   const columns = columnsOf(schema), within = columns.filter((one) => one.kind === "continuous");
   const coded = columns.filter((one) => one.kind === "categorical");
   const said = (one) => {
-    if (one.kind === "categorical") return one.categories[codes[device.indicated.length + coded.indexOf(one)]] ?? "other";
+    if (one.kind === "categorical") return category(one, codes[device.indicated.length + coded.indexOf(one)]);
     const at = within.indexOf(one), flag = device.indicated.indexOf(at);
-    return short(one.lower + (numbers[at] / device.steps) * (one.upper - one.lower))
-      + (flag >= 0 && codes[flag] === 1 ? ", marked as not known" : "");
+    const value = short(one.lower + (numbers[at] / device.steps) * (one.upper - one.lower));
+    return flag >= 0 && codes[flag] === 1 ? text("marked-unknown", { value }) : value;
   };
-  return make("div", { class: "tiles rows" }, listed(columns.map((one) => [titleOf(one), said(one)])),
+  return make("div", { class: "tiles rows" }, listed(columns.map((one) => [titleOf(one), said(one), one])),
     labelled(label, described, answer));
 }
 
 /** Says what the noise made of the choice. */
 function labelled(label, { classes }, answer) {
   if (label === undefined) return "";
-  const before = !answer ? "Choice: " : label === answer.label ? "The noise left your choice: " : "The noise turned your choice into: ";
-  return make("span", { class: "choice" }, before, make("strong", {}, String(classes[label])));
+  const key = !answer ? "choice" : label === answer.label ? "choice-left" : "choice-turned";
+  return make("span", { class: "choice" }, ...pieces(key, { choice: quote(make("strong"), classes[label]) }));
 }

@@ -63,6 +63,7 @@ addEventListener("pagehide", () => {
   databases.deleteDatabase(NAME);
 });
 Storage.prototype.setItem = () => {};
+CacheStorage.prototype.open = () => Promise.reject(new TypeError("A preview keeps nothing."));
 if (navigator.serviceWorker) navigator.serviceWorker.register = () => new Promise(() => {});
 
 // --- what it says -----------------------------------------------------------------------------------

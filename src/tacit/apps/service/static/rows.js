@@ -1,5 +1,6 @@
 /* A row as encoders take it: numbers in [0, 1], NaN if missing, and codes, −1 if missing. */
 
+import { owners, text } from "./language.js";
 import { tensor } from "./tensors.js";
 
 /** Rounds to the nearest whole number, halves to the even one. */
@@ -12,13 +13,13 @@ export function evenly(value) {
 export function columnsOf(schema) {
   if (schema.kind === "table") return schema.columns;
   return Array.from({ length: schema.width }, (_, at) => ({
-    kind: "continuous", name: schema.columns?.[at] ?? `Number ${at + 1}`,
+    kind: "continuous", name: schema.columns?.[at] ?? text("number-name", { at: at + 1 }),
     lower: schema.lower, upper: schema.upper, outside: schema.outside, missing: "refuse",
   }));
 }
 
-/** Returns a column's name as a person reads it: "education_num" is "education num". */
-export const titleOf = ({ name }) => name.replace(/[_\s.-]+/g, " ").trim() || name;
+/** Returns a column's name as a person reads it: the owner's own words, or "education num" for "education_num". */
+export const titleOf = ({ name }) => owners(name, name.replace(/[_\s.-]+/g, " ").trim() || name);
 
 const scaled = (value, { lower, upper }) =>
   Math.min(Math.max((value - lower) / (upper - lower), 0), 1);
@@ -38,12 +39,10 @@ export function rowOf(schema, values) {
 
 /** Returns why a value cannot be in a column, in one sentence; "" if it can. */
 export function problemWith(column, value) {
-  if (column.kind === "categorical") {
-    return value >= 0 || column.unseen === "other" ? "" : `Choose an answer for “${titleOf(column)}”.`;
-  }
-  if (value === null) return column.missing === "indicate" ? "" : `Fill in “${titleOf(column)}”.`;
-  if (!Number.isFinite(value)) return `“${titleOf(column)}” must be a number.`;
-  const outside = value < column.lower || value > column.upper;
-  return outside && column.outside === "refuse"
-    ? `“${titleOf(column)}” must be from ${column.lower} to ${column.upper}.` : "";
+  const name = titleOf(column), { lower, upper } = column;
+  if (column.kind === "categorical") return value >= 0 || column.unseen === "other" ? "" : text("choose-column", { name });
+  if (value === null) return column.missing === "indicate" ? "" : text("fill-in", { name });
+  if (!Number.isFinite(value)) return text("must-be-number", { name });
+  const outside = value < lower || value > upper;
+  return outside && column.outside === "refuse" ? text("must-be-within", { name, lower, upper }) : "";
 }

@@ -1,29 +1,35 @@
 /* The questions of one sheet as a form, and a survey's reports in words. */
 
+import { day, listed, number, numberIn, owners, quote, text } from "./language.js";
 import { Complaint, find, focusOn, make } from "./page.js";
 import { someOf } from "./preview.js";
 import { dateAfter, isDate } from "./survey.js";
-import { cost, factor, guess, percent, plural, surer } from "./words.js";
+import { guess, names, reveals } from "./words.js";
 
 const MOST_BUTTONS = 24, SHOWN = 6;
 
-const textOf = ({ text, name }) => text || name;
-const headingOf = (question) => (question.option === undefined ? textOf(question)
-  : `${textOf(question).replace(/\?$/, "")}: ${question.option}?`);
-const unitOf = ({ unit }) => (unit ? `\u00a0${unit}` : "");
-const day = (text) => new Date(`${text}T00:00Z`).toLocaleDateString("en", { dateStyle: "long", timeZone: "UTC" });
+const askedIn = (question) => question.text || question.name;
 
-const bare = (number) => Number(number.toPrecision(6)).toLocaleString("en");
+/** Returns a question in words; of one with several answers, about one of them. */
+function headingOf(question) {
+  const asked = owners(askedIn(question));
+  return question.option === undefined ? asked : text("question-option", { question: asked, option: owners(question.option) });
+}
+
+/** Shows a question, in whichever language it is. */
+const headed = (element, question) => quote(element, askedIn(question), headingOf(question));
+
+const unitOf = ({ unit }) => (unit ? `\u00a0${owners(unit)}` : "");
+const bare = (value) => number(Number(value.toPrecision(6)));
 
 /** Formats a number with its unit, or the date that it stands for. */
 function valued(question, number) {
   return question.kind === "date" ? day(dateAfter(question.first, number)) : `${bare(number)}${unitOf(question)}`;
 }
 
-/** Formats two numbers, with their unit once. */
-function between(question, low, high, word) {
-  return `${question.kind === "date" ? valued(question, low) : bare(low)} ${word} ${valued(question, high)}`;
-}
+/** Returns two numbers for a sentence, with their unit once. */
+const ends = (question, low, high) =>
+  ({ low: question.kind === "date" ? valued(question, low) : bare(low), high: valued(question, high) });
 
 // --- the form -----------------------------------------------------------------------------------
 
@@ -31,11 +37,16 @@ function between(question, low, high, word) {
 export class Sheet {
   constructor(device, sheet) {
     Object.assign(this, { device, sheet });
+    this.render();
+  }
+
+  /** Makes the form, in the language of now, with what is filled in already. */
+  render() {
+    const { device, sheet } = this, before = this.fields?.map((one) => one.given);
     this.fields = device.asked(sheet).map(({ question }, at) => new Field(question, `ask-${at}`));
-    const many = device.sheets.length > 1;
-    find("fill").replaceChildren(...(many ? [make("p", { class: "hint" },
-      "Your browser picked what you are asked, at random. Other people are asked something else.")] : []),
-      ...this.fields.map((one) => one.element));
+    before?.forEach((given, at) => { this.fields[at].given = given; });
+    const about = device.sheets.length > 1 ? [make("p", { class: "hint" }, text("asked-random"))] : [];
+    find("fill").replaceChildren(...about, ...this.fields.map((one) => one.element));
     find("fill").hidden = false;
   }
 
@@ -50,19 +61,17 @@ export class Sheet {
 
   /** Makes elements that show every answer as it was given. */
   own() {
-    return this.fields.flatMap((one) => [make("dt", {}, headingOf(one.question)), make("dd", {}, one.said)]);
+    return this.fields.flatMap((one) => [headed(make("dt"), one.question), make("dd", {}, one.said)]);
   }
 
   /** Returns sentences on what the report would reveal. */
   told() {
     const { device, sheet } = this, parts = device.sheets[sheet], { epsilon } = device.costOf(sheet);
     return [
-      ...(device.sheets.length > 1 ? ["What you were asked says nothing about you: it was picked before you answered."]
-        : []),
+      ...(device.sheets.length > 1 ? [text("asked-says-nothing")] : []),
       ...parts.flatMap((part) => part.measures.map(rounded).filter(Boolean)),
       ...parts.flatMap((part) => named(part)),
-      `The report changes the odds of any other guess about you by a factor of at most ${factor(epsilon)} `
-        + `(${cost(epsilon)}). ${surer(0.1, epsilon, "it")}`,
+      ...reveals(epsilon),
     ];
   }
 
@@ -75,12 +84,10 @@ export class Sheet {
 /** Says what happens to a number before the noise. */
 function rounded({ kind, size, question }) {
   if (question.options) return "";
-  const { lower, upper } = question, name = `“${headingOf(question)}”`;
-  if (kind === "bins") return `Of your answer to ${name}, only the range that holds it is used, one of ${size}.`;
-  const ends = size === 2 ? between(question, lower, upper, "or")
-    : `one of ${size} values from ${between(question, lower, upper, "to")}`;
-  return `Your answer to ${name} is first replaced at random by ${ends}, the nearer one more often`
-    + `${kind === "moments" ? ". This is done twice" : ""}.`;
+  const name = headingOf(question), both = ends(question, question.lower, question.upper);
+  if (kind === "bins") return text("only-range", { name, count: size });
+  const said = text(size === 2 ? "rounded-ends" : "rounded-values", { name, count: size, ...both });
+  return kind === "moments" ? `${said} ${text("rounded-twice")}` : said;
 }
 
 /** Says how often a report names the true answer. */
@@ -90,22 +97,15 @@ function named(part) {
 
 /** Says how a number is reported, and the answers that it is reported with. */
 function ofNumber({ channel, measures }) {
-  const [own, other] = channel.chances, { groups, symbols } = channel;
-  const lines = [`The report holds one of ${symbols} numbers, drawn at random. Each of them can be drawn whatever you `
-    + "answer; those near your answer more often."];
+  const lines = [text("number-drawn", { count: channel.symbols })], { groups } = channel;
   if (groups === 1) return lines;
-  const what = measures.length > 2 ? "combinations of answers" : "answers";
-  return [`The report names one of ${groups.toLocaleString("en")} possible ${what}. It names yours ${percent(own)} `
-    + `of the time, and each other one ${percent(other)} of the time.`, ...lines];
+  return [names(measures.length > 2 ? "names-combinations" : "names-answers", channel, groups), ...lines];
 }
 
 function ofSets({ channel, measures }) {
-  const [own, other] = channel.chances, { size, categories } = channel;
-  const what = measures.length > 1 ? "combinations of answers" : "answers";
-  const lines = [`The report names ${size} of ${categories.toLocaleString("en")} possible ${what}. It names yours `
-    + `${percent(own)} of the time, and each other one ${percent(other)} of the time.`];
+  const lines = [names(measures.length > 1 ? "names-combinations" : "names-answers", channel)], { categories } = channel;
   const alone = measures.length === 1 && measures[0].kind === "option";
-  if (alone) lines.push(guess(channel.guess(categories), categories, "answer"));
+  if (alone) lines.push(guess("guess-answer", channel.guess(categories), categories));
   return lines;
 }
 
@@ -133,8 +133,8 @@ class Field {
   }
 
   #select() {
-    const options = this.question.options.map((name) => make("option", { value: name }, name));
-    return make("select", { id: this.id, autocomplete: "off" }, make("option", { value: "" }, "Choose…"), ...options);
+    const options = this.question.options.map((name) => quote(make("option", { value: name }), name));
+    return make("select", { id: this.id, autocomplete: "off" }, make("option", { value: "" }, text("choose")), ...options);
   }
 
   #input() {
@@ -145,51 +145,59 @@ class Field {
 
   #fieldset() {
     const choices = this.inputs.map((input) =>
-      make("span", {}, input, make("label", { for: input.id }, titled(input.value))));
-    return make("fieldset", { class: "ask" }, make("legend", {}, headingOf(this.question)), ...this.#help(),
+      make("span", {}, input, titled(make("label", { for: input.id }), this.question, input.value)));
+    return make("fieldset", { class: "ask" }, headed(make("legend"), this.question), ...this.#help(),
       make("div", { class: "choices" }, ...choices));
   }
 
   #labelled() {
     const { unit, kind } = this.question, [input] = this.inputs;
-    const beside = unit && kind === "number" ? [make("span", { class: "unit", id: `${this.id}-unit` }, unit)] : [];
-    return make("div", { class: "ask" }, make("label", { for: this.id }, headingOf(this.question)), ...this.#help(),
+    const beside = unit && kind === "number" ? [quote(make("span", { class: "unit", id: `${this.id}-unit` }), unit)] : [];
+    return make("div", { class: "ask" }, headed(make("label", { for: this.id }), this.question), ...this.#help(),
       make("div", { class: "entry" }, input, ...beside));
   }
 
   #help() {
-    const { help, kind, lower, upper, first, last, option } = this.question;
-    const bounds = kind === "number" ? between(this.question, lower, upper, "to")
-      : kind === "date" && `${day(first)} to ${day(last)}`;
-    const lines = [help, bounds && `From ${bounds}. An answer beyond counts as the nearest of these.`,
-      option !== undefined && "You are asked about this one only."].filter(Boolean);
-    return lines.map((line, at) => make("small", { id: `${this.id}-help-${at}` }, line));
+    const { help, kind, first, last, option } = this.question;
+    const { low, high } = kind === "date" ? { low: day(first), high: day(last) }
+      : kind === "number" ? ends(this.question, this.question.lower, this.question.upper) : {};
+    const own = [low && text("range-survey", { lower: low, upper: high }), option !== undefined && text("asked-option")];
+    const lines = [help && quote(make("small"), help), ...own.map((line) => line && make("small", {}, line))].filter(Boolean);
+    lines.forEach((line, at) => { line.id = `${this.id}-help-${at}`; });
+    return lines;
+  }
+
+  /** What is filled in, as another form of the same question takes it. */
+  get given() {
+    return this.inputs.map((one) => (this.radios ? one.checked : one.value));
+  }
+
+  set given(before) {
+    this.inputs.forEach((one, at) => { one[this.radios ? "checked" : "value"] = before[at]; });
   }
 
   /** The answer, as the schema has it; undefined if it is missing, NaN if it is not one. */
   get value() {
     if (this.radios) return this.inputs.find((one) => one.checked)?.value;
-    const text = this.inputs[0].value.trim();
-    if (text === "") return this.inputs[0].validity.badInput ? NaN : undefined;
-    if (this.question.options) return text;
-    return this.question.kind === "number" ? numberOf(text) : isDate(text) ? text : NaN;
+    const given = this.inputs[0].value.trim();
+    if (given === "") return this.inputs[0].validity.badInput ? NaN : undefined;
+    if (this.question.options) return given;
+    return this.question.kind === "number" ? numberIn(given) : isDate(given) ? given : NaN;
   }
 
   /** The answer in words. */
   get said() {
     const { question, value } = this;
-    if (question.options) return titled(value);
-    if (question.kind === "date") return day(value);
-    return `${value.toLocaleString("en", { maximumFractionDigits: 20 })}${unitOf(question)}`;
+    if (question.options) return titleOf(question, value);
+    return question.kind === "date" ? day(value) : `${number(value)}${unitOf(question)}`;
   }
 
   /** Whether there is an answer; if not, says so beside the question. */
   check() {
     const { value, question: { options, kind } } = this;
-    const missing = options ? "Choose an answer." : `Give a ${kind}.`;
-    const other = `This must be a ${kind}, like ${kind === "date" ? "2026-01-31" : "3 or 2.5"}.`;
-    const wrong = value === undefined ? missing : Number.isNaN(value) ? other : "";
-    return this.complaint.say(wrong);
+    const [missing, other] = options ? ["choose-answer"] : [`give-${kind}`, `like-${kind}`];
+    const wrong = value === undefined ? missing : Number.isNaN(value) ? other : null;
+    return this.complaint.say(wrong === null ? "" : text(wrong, { whole: 3, part: 2.5 }));
   }
 
   focus() {
@@ -202,12 +210,17 @@ class Field {
   }
 }
 
-const titled = (option) => (["yes", "no"].includes(option) ? option[0].toUpperCase() + option.slice(1) : option);
+/** Whether yes and no are the page's own words. */
+const plainly = ({ kind, option }) => kind === "yes-no" || option !== undefined;
 
-/** Reads a number with a decimal point or comma; NaN for anything else. */
-function numberOf(text) {
-  const plain = text.replace(",", ".").replace("−", "-");
-  return /^[-+]?(\d+\.?\d*|\.\d+)$/.test(plain) ? Number(plain) : NaN;
+/** Returns an option in words. */
+const titleOf = (question, option) => (plainly(question) ? text(option) : owners(option));
+
+/** Shows an option, in whichever language it is. */
+function titled(element, question, option) {
+  if (!plainly(question)) return quote(element, option);
+  element.textContent = text(option);
+  return element;
 }
 
 // --- reports in words ---------------------------------------------------------------------------
@@ -215,11 +228,11 @@ function numberOf(text) {
 /** Says what a level of a measure stands for. */
 function levelOf({ kind, size, question }, level) {
   const { options, lower, upper } = question, width = upper - lower;
-  if (options) return titled(options[level]);
+  if (options) return titleOf(question, options[level]);
   const bound = (at) => lower + (width * at) / size, point = (at) => lower + (width * at) / (size - 1);
-  if (kind === "bins") return between(question, bound(level), bound(level + 1), "to");
+  if (kind === "bins") return text("between", ends(question, bound(level), bound(level + 1)));
   if (kind === "mean") return valued(question, point(level));
-  return between(question, point(Math.floor(level / 2)), point(Math.ceil(level / 2)), "and");
+  return text("pair", ends(question, point(Math.floor(level / 2)), point(Math.ceil(level / 2))));
 }
 
 /** Names a symbol: the answer to one question, or the answers to several. */
@@ -227,9 +240,9 @@ function symbolOf({ measures }, levels) {
   const said = measures.map((one, at) => levelOf(one, levels[at]));
   // Where two could be mistaken for each other, the questions are named.
   const alike = measures.filter(({ question: { options } }) => options?.[0] === "no").length > 1
-    || measures.some(({ kind }) => kind === "moments");
-  if (!alike) return said.join(" and ");
-  return said.map((one, at) => `${headingOf(measures[at].question)} ${one}`).join("; ");
+    || (measures.length > 1 && measures.some(({ kind }) => kind === "moments"));
+  if (!alike) return listed(said).join("");
+  return listed(said.map((answer, at) => text("named-answer", { question: headingOf(measures[at].question), answer }))).join("");
 }
 
 /** Makes elements that say what a report holds: all of it, or a few of the named answers. */
@@ -237,10 +250,10 @@ export function reportOf(report, device, most = Infinity) {
   const sets = device.sets(report), parts = device.sheets[report.sheet], short = most < Infinity && parts.length === 1;
   return make("div", { class: "way" }, ...parts.flatMap((part, at) => {
     const shown = sets[at].length > most ? someOf(sets[at], -1, most) : sets[at], more = sets[at].length - shown.length;
-    const about = part.measures.map(({ question }) => `“${headingOf(question)}”`).join(" and ");
-    return [...(short ? [] : [make("p", { class: "about" }, `On ${about}:`)]), make("ul", {},
+    const about = part.measures.map(({ question }) => text("quoted", { name: headingOf(question) }));
+    return [...(short ? [] : [make("p", { class: "about" }, text("on", { names: listed(about).join("") }))]), make("ul", {},
       ...shown.map((symbol) => make("li", {}, symbolOf(part, part.levels(symbol)))),
-      ...(more > 0 ? [make("li", { class: "more" }, `and ${more.toLocaleString("en")} more`)] : []))];
+      ...(more > 0 ? [make("li", { class: "more" }, text("more", { count: more }))] : []))];
   }));
 }
 
@@ -249,9 +262,7 @@ export const exampleOf = (report, device) => reportOf(report, device, SHOWN);
 
 /** Returns what taking part means, in the words of a survey. */
 export function promises({ sheets }) {
-  const picks = sheets.length > 1 ? `There are ${plural(sheets.length, "short sheet")} of questions. Your browser picks `
-    + "one at random, before you answer, and asks you only what is on it. It then sends the number of the sheet, and"
-    : "Your browser sends";
-  const list = `a list of possible answers, chosen at random, to ${location.host}.`;
-  return { sent: `${picks} ${list} Yours may or may not be on the list.` };
+  const { host } = location;
+  return { sent: sheets.length === 1 ? text("sent-answers", { host })
+    : `${text("sent-sheets", { count: sheets.length })} ${text("sent-sheet", { host })}` };
 }

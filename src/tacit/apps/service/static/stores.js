@@ -4,10 +4,11 @@
  * tab wrote.
  */
 
+import { Told } from "./language.js";
+
 const STORES = ["invitations", "account"];
 
-const storesNothing = () => new Error("This browser does not store data for this page, so it could not send your "
-  + "report again unchanged. Allow it to store data, or use another browser.");
+const storesNothing = () => new Told("error-storage");
 
 export function opened() {
   return new Promise((resolve, reject) => {
@@ -16,8 +17,7 @@ export function opened() {
       const missing = STORES.filter((name) => !request.result.objectStoreNames.contains(name));
       for (const name of missing) request.result.createObjectStore(name);
     };
-    request.onblocked = () => reject(new Error("An older version of this page is open in another tab. Close that tab, "
-      + "and load this page again."));
+    request.onblocked = () => reject(new Told("error-old-tab"));
     request.onsuccess = () => {
       request.result.onversionchange = () => request.result.close();
       resolve(request.result);
