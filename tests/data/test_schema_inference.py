@@ -60,6 +60,24 @@ def test_what_nothing_can_be_inferred_from_is_refused(raw):
         infer(raw)
 
 
+def test_names_of_few_rows_are_no_categories():
+    """They would tell everybody who gets the mechanism who the in-house rows are of."""
+    names = np.array([f"person {i}" for i in range(300)])
+    for rows in (names, np.append(names, names[:100])):
+        with pytest.raises(InvalidData, match="Drop it if it holds names") as refusal:
+            infer({"who": rows})
+        assert "person" not in str(refusal.value)
+    (column,) = infer({"place": np.tile(names[:150], 2)}).columns
+    assert len(column.categories) == 150
+    (column,) = infer({"place": names[:50]}).columns
+    assert len(column.categories) == 50
+
+
+def test_dates_are_refused_with_a_remedy():
+    with pytest.raises(InvalidData, match="got dates or times"):
+        infer({"when": np.array(["2020-01-01"], "datetime64[D]")})
+
+
 def test_tails_leave_resolution_to_the_others():
     usual = np.random.default_rng(0).normal(size=300)
     for tail in (1e300, -1e300, 1.7e308, np.inf, -np.inf):

@@ -31,6 +31,10 @@ from tacit.privacy.errors import InvalidData
 MOST_CATEGORIES = 1024
 """A column with more distinct texts than this is assumed to hold names or identifiers."""
 
+FEW_CATEGORIES, ROWS_PER_CATEGORY = 50, 2
+"""So is one with more than the first and, on average, fewer rows of each: few rows have few names.
+"""
+
 _FAR, _TINY, _HUGE = 1000.0, 1e-300, 1e300
 
 
@@ -154,11 +158,15 @@ def _infer_column(name: str, data: npt.NDArray[Any], where: str) -> Continuous |
         low, high = _bounds(finite)
         missing = "indicate" if present.size < values.size else "refuse"
         return Continuous(name, low, high if high > low else low + 1.0, missing, "clip")
-    texts, _ = distinct_texts(data, named(name), where)
+    if data.dtype.kind in "mM":
+        remedy = "Drop it, or convert it to numbers, such as days."
+        refuse_column(where, named(name), "of numbers or categories, got dates or times", remedy)
+    texts, place = distinct_texts(data, named(name), where)
     categories = sorted({text for text in texts if text is not None})
-    if not 0 < len(categories) <= MOST_CATEGORIES:
-        remedy = "Drop it, or declare its categories."
-        refuse_column(where, named(name), f"of 1 to {MOST_CATEGORIES} categories", remedy)
+    most = min(MOST_CATEGORIES, max(FEW_CATEGORIES, len(place) // ROWS_PER_CATEGORY))
+    if not 0 < len(categories) <= most:
+        remedy = "Drop it if it holds names, identifiers or dates; else declare its categories."
+        refuse_column(where, named(name), f"of 1 to {most} categories", remedy)
     return Categorical(name, tuple(categories), "other")
 
 

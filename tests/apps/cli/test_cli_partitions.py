@@ -159,6 +159,23 @@ def test_a_label_that_inhouse_rows_lack_is_left_out(
     assert "If these rows have no label, leave it out" in err
 
 
+def test_a_plan_says_in_a_line_which_columns_it_ignores(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tacit.local.plan.worlds.WARM_UP", 50)
+    monkeypatch.setattr("tacit.local.plan.planning.TRIALS", 2)
+    pilot = pd.read_csv(work / "first.csv")[:60].assign(more=1)
+    pilot.to_csv(tmp_path / "pilot.csv", index=False)
+    given = ("--inhouse", work / "inhouse.csv", "--pilot", tmp_path / "pilot.csv")
+    plan = ("collect", "plan", "--epsilon", 4, "--people", 300, "--label", "late", *given)
+    code, told, warned = run(capsys, *plan, "--json")
+    assert code == 0
+    assert set(json.loads(told)["accuracy"]) == {"low", "high"}
+    assert warned.splitlines() == [
+        "tacit: Partitions: columns that are not in the schema are ignored: more."
+    ]
+
+
 # --- drafts of schemas ---------------------------------------------------------------------------
 
 

@@ -8,7 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from tacit.apps.cli.console import print_json, print_text
-from tacit.apps.cli.files import declared_classes, image_size, read_schema, signal_size
+from tacit.apps.cli.files import (
+    declared_classes,
+    image_size,
+    read_schema,
+    signal_size,
+    warnings_on_stderr,
+)
 from tacit.apps.cli.groups import command
 from tacit.apps.cli.options import MOST_ROWS, AsJson, CentralDelta, Seed
 from tacit.privacy import errors
@@ -84,17 +90,18 @@ def plan(
         given["inhouse"] = _unlabelled(inhouse, label, bounds, most, seed)
     if pilot is not None:
         given["pilot"], given["labels"] = _pilot(pilot, str(label), declared, bounds, seed)
-    planned = planning.plan(
-        epsilon=epsilon,
-        classes=declared,
-        target_accuracy=target_accuracy,
-        people=people,
-        reports=first,
-        image=image_size(image),
-        signal=signal_size(signal),
-        seed=seed,
-        **given,
-    )
+    with warnings_on_stderr():
+        planned = planning.plan(
+            epsilon=epsilon,
+            classes=declared,
+            target_accuracy=target_accuracy,
+            people=people,
+            reports=first,
+            image=image_size(image),
+            signal=signal_size(signal),
+            seed=seed,
+            **given,
+        )
     if as_json:
         return print_json(planned.to_dict())
     for sentence in (planned.answer, *planned.assumptions):
