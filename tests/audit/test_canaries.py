@@ -27,6 +27,7 @@ from tacit.central.statistics import moments
 from tacit.central.training import Noise, probing, train
 from tacit.central.training.clipping import Clipper
 from tacit.central.training.gradients import NoisyGradients
+from tacit.central.training.scaling import Clipped, Tally
 from tacit.central.training.schedule import Schedule
 from tacit.central.training.training import _Run, optimizer_of
 from tacit.data.schema import ArraySchema
@@ -252,18 +253,19 @@ class FullBatches(Schedule):
 class ClippedAfterAveraging(Clipper):
     """The average gradient is clipped, not each: one huge gradient is all of it."""
 
-    def sums(self, batch: Any, clip_norm: float, *layout: Any) -> tuple[Tensor, int]:
-        total, dropped = super().sums(batch, math.inf, *layout)
+    def tallied(self, batch: Any, scaling: Any, *layout: Any) -> tuple[Tensor, Tally]:
+        total, tally = super().tallied(batch, Clipped((math.inf,)), *layout)
         size = max(len(batch[0]), 1)
         average = total / size
-        return average * min(1.0, clip_norm / max(float(average.norm()), 1e-30)) * size, dropped
+        factor = min(1.0, scaling.bounds[0] / max(float(average.norm()), 1e-30))
+        return average * factor * size, tally
 
 
 class Unclipped(Clipper):
     """Gradients as they come."""
 
-    def sums(self, batch: Any, clip_norm: float, *layout: Any) -> tuple[Tensor, int]:
-        return super().sums(batch, math.inf, *layout)
+    def tallied(self, batch: Any, scaling: Any, *layout: Any) -> tuple[Tensor, Tally]:
+        return super().tallied(batch, Clipped((math.inf,)), *layout)
 
 
 @cache

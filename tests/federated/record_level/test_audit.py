@@ -79,8 +79,8 @@ def test_canaries_prove_something_and_no_more_than_is_claimed() -> None:
 def test_without_clipping_it_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     """All guesses are right, whatever was claimed."""
 
-    def unclipped(losses: Tensor, squared: Tensor, *given: Any) -> tuple[Tensor, Tensor]:
-        return torch.ones_like(squared), torch.ones_like(squared, dtype=torch.bool)
+    def unclipped(losses: Tensor, squared: Tensor, *given: Any) -> tuple[Tensor, Tensor, int]:
+        return torch.ones_like(squared), torch.ones_like(losses, dtype=torch.bool), 0
 
     monkeypatch.setattr(clipping, "factors", unclipped)
     assert proved(1.0).epsilon > 1
