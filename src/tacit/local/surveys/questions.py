@@ -21,6 +21,10 @@ Integers = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 _MOST_LISTED = 64
 """Options of a question that are listed in words."""
+HOW = (":mean", ":moments", ":bins")
+"""How a number is measured, behind its name on a sheet."""
+_LONGEST_NAME = 120
+"""Characters of a question's name: a question about several of them fits into one line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +102,8 @@ class SeveralOf(Question):
         if any(";" in one or one != one.strip() for one in listed):
             condition = "without semicolons, and without spaces at their ends"
             errors.refuse("SeveralOf", "options", condition, listed)
+        if any(one.endswith(HOW) for one in listed):  # a sheet would name something else
+            errors.refuse("SeveralOf", "options", f"without {', '.join(HOW)} at their ends", listed)
         object.__setattr__(self, "options", listed)
 
     def encode(self, where: str, values: Any) -> Integers:
@@ -182,6 +188,15 @@ class Date(Question):
 
 
 KINDS: dict[str, type[Any]] = {one.kind: one for one in (YesNo, OneOf, SeveralOf, Number, Date)}
+
+
+def must_be_named(name: Any) -> None:
+    """Refuse a name of a question that nobody could write in a sheet or in "mean NAME"."""
+    told = isinstance(name, str) and bool(name) and name == _one_line(name)
+    if not told or len(name) > _LONGEST_NAME or set(":=") & set(name):
+        condition = f"at most {_LONGEST_NAME} printed characters without : and ="
+        remedy = "Single spaces may be inside. The text of a question may be anything."
+        errors.refuse("Survey", "the name of a question", condition, name, remedy)
 
 
 def from_plain(name: str, plain: Any) -> Any:

@@ -17,7 +17,7 @@ from tacit.local.surveys import answers, assignment, design, questions, trends
 from tacit.local.surveys.channel import SurveyChannel
 from tacit.local.surveys.measures import Measure
 from tacit.local.surveys.parts import Base, Part, part_of, solved_base
-from tacit.local.surveys.questions import Question, SeveralOf, YesNo
+from tacit.local.surveys.questions import Question, SeveralOf, YesNo, must_be_named
 from tacit.privacy import errors
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event
@@ -82,6 +82,7 @@ class Survey:
         if not self.questions:
             errors.refuse("Survey", "questions", "at least one", 0)
         for name, one in self.questions.items():
+            must_be_named(name)
             if not isinstance(one, Question):
                 wanted = "tacit.YesNo, OneOf, SeveralOf, Number or Date"
                 errors.refuse("Survey", f"question {name!r}", wanted, one)
@@ -141,7 +142,8 @@ class Survey:
 
     def measure(self, asked: str) -> Measure:
         """Return how a variable is measured: "income", "income:moments" or "income:bins"."""
-        name, _, how = asked.partition(":")
+        # The name of an option may have a colon of its own.
+        name, _, how = (asked, "", "") if asked in self.variables else asked.rpartition(":")
         one = self.variables.get(name)
         if one is None:
             known = ", ".join(dict.fromkeys([*self.questions, *self.variables]))

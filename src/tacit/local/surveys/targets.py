@@ -143,6 +143,8 @@ class Quantile(Target):
     def exact(self, values: Reals, z: float) -> Estimate:
         """Return the quantile of values without noise; the interval is of order statistics."""
         people = len(values)
+        if not people:
+            return Estimate(self.label, math.nan, math.inf, (self.edges[0], self.edges[-1]))
         half = z * math.sqrt(self.level * (1 - self.level) / people)
         levels = np.clip([self.level, self.level - half, self.level + half], 0, 1)
         value, low, high = np.quantile(values, levels).tolist()
