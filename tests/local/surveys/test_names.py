@@ -85,3 +85,29 @@ def test_a_name_that_nobody_could_ask_about_is_refused_at_once(name):
 def test_options_that_look_like_measures_are_refused():
     with pytest.raises(errors.InvalidParameter, match="without :mean"):
         tacit.SeveralOf(("x", "x:bins"))
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\x00", "a\nb"], ids=ascii)
+@pytest.mark.parametrize("kind", [tacit.OneOf, tacit.SeveralOf])
+def test_options_that_files_and_databases_cannot_hold_are_refused(kind, text):
+    """Reports were drawn, and then could not be written."""
+    with pytest.raises(errors.InvalidParameter, match="control characters"):
+        kind((text, "x"))
+
+
+@pytest.mark.parametrize("what", ["text", "help", "unit"])
+def test_half_characters_are_refused_before_anybody_answers(what):
+    with pytest.raises(errors.InvalidParameter, match="surrogates"):
+        tacit.Survey({"a": tacit.YesNo(**{what: "\ud800"})}, epsilon=1)
+
+
+def test_sheets_with_too_many_joint_answers_are_refused_at_once():
+    """A report of a million symbols took minutes, and hundreds of kilobytes."""
+    names = "abcde"
+    asked = {one: tacit.Number(0, 1) for one in names}
+    joint = tuple(f"{one}:bins" for one in names)
+    with pytest.raises(errors.InvalidParameter, match="at most 65,536 joint answers"):
+        tacit.Survey(asked, epsilon=1, sheets=[joint])
+    assert tacit.Survey(asked, epsilon=1, sheets=[joint], divided=True).release(
+        {one: [0.5] for one in names}
+    )

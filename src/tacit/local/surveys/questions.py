@@ -10,6 +10,7 @@ import math
 from dataclasses import asdict, dataclass, fields
 from datetime import date, datetime, timedelta
 from typing import Any, ClassVar
+from unicodedata import category
 
 import numpy as np
 import numpy.typing as npt
@@ -219,6 +220,8 @@ def _options(where: str, options: Any) -> tuple[str, ...]:
     texts = all(isinstance(one, str) and one.strip() for one in listed)
     if not texts or not 2 <= len(set(listed)) == len(listed) <= 4096:
         errors.refuse(where, "options", "2 to 4096 different texts", options)
+    if any(category(sign) in ("Cc", "Cs") for one in listed for sign in one):
+        errors.refuse(where, "options", "texts without control characters", listed)
     return listed
 
 
