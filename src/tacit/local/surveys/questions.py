@@ -181,7 +181,9 @@ class Date(Question):
         try:
             days = np.array([_day(one) - first for one in values], np.float64)
         except ValueError:
-            raise errors.InvalidData(f"{where}: answers must be dates like 2026-01-31.") from None
+            condition = "answers must be dates like 2026-01-31, and none may be missing"
+            remedy = "Leave out people without one."
+            raise errors.InvalidData(f"{where}: {condition}. {remedy}") from None
         return np.clip(days, 0.0, self.upper)
 
     def encode(self, where: str, values: Any) -> Integers:
@@ -263,7 +265,9 @@ def _codes(where: str, values: Any, code: dict[Any, int]) -> Integers:
     try:
         return np.array([code[one] for one in listed], np.int64)
     except (KeyError, TypeError):
-        raise errors.InvalidData(f"{where}: answers must be among the declared options.") from None
+        remedy = "Declare an option for no answer, or leave out people without one."
+        condition = "answers must be among the declared options"
+        raise errors.InvalidData(f"{where}: {condition}. {remedy}") from None
 
 
 def _plain(value: Any) -> Any:
