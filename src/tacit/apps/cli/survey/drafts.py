@@ -49,10 +49,13 @@ def draft(
     declared; others are left open, unless the rows are stated to be public.
     """
     from tacit.data import tables
+    from tacit.local.surveys.questions import must_be_named
 
     must_be_new(out)
     errors.epsilon_in_range("draft", epsilon)
     rows, _ = tables.sample(table, 200_000, 0)
+    for name in rows.column_names:
+        must_be_named(name)
     declared = _declared(declare or [], rows.column_names)
     questions = {
         name: _drafted(name, rows.column(name), declared.get(name), public)
@@ -85,7 +88,7 @@ def _declared(given: list[str], names: list[str]) -> dict[str, str]:
 
 def _drafted(name: str, column: Any, declared: str | None, public: bool) -> dict[str, Any]:
     """Draft a question from its column; what is neither declared nor public stays open."""
-    kind, known = _kind(column), {"text": f"{name}?"}
+    kind, known = _kind(column), {"text": name if name.endswith(("?", ".")) else f"{name}?"}
     if kind == "yes-no":
         return {"kind": kind, **known}
     if kind in ("one-of", "several-of"):
