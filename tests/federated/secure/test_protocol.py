@@ -133,6 +133,7 @@ def test_keys_are_erased_and_steps_come_once(parties: Make) -> None:
         assert client.stage is Stage.OVER
         secrets = client._secrets
         assert not secrets.shares
+        assert not secrets.agreed
         assert not any(map(len, (secrets.sealing, secrets.masking, secrets.own)))
         for step in (client.keys, lambda c=client: c.unmask(b""), lambda c=client: c.shares(b"")):
             with pytest.raises(Refused, match="the step must be OVER"):

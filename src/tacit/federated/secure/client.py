@@ -112,6 +112,8 @@ class Secrets:
     sealing: bytearray = field(default_factory=bytearray)
     masking: bytearray = field(default_factory=bytearray)
     own: bytearray = field(default_factory=bytearray)
+    agreed: dict[int, bytes] = field(default_factory=dict)
+    """Secrets that sealing keys are derived from, by neighbour."""
     shares: dict[int, tuple[bytes, bytes] | None] = field(default_factory=dict)
     """Shares of the pairwise key and the own seed, by owner; None if they were not authentic."""
 
@@ -120,6 +122,7 @@ class Secrets:
         for key in (self.sealing, self.masking, self.own):
             key[:] = bytes(len(key))
             key.clear()
+        self.agreed.clear()
         self.shares.clear()
 
 
@@ -275,9 +278,12 @@ class Client:
 
     def _box(self, owner: int, holder: int) -> tuple[bytes, bytes]:
         """Return the key and the subject of the box with an owner's shares for a holder."""
-        peer = self._near[holder if owner == self.number else owner]
+        peer = holder if owner == self.number else owner
+        if peer not in self._secrets.agreed:
+            sealing = bytes(self._secrets.sealing)
+            self._secrets.agreed[peer] = agree(sealing, self._near[peer].sealing)
         about = self.session.context + _numbers(owner, holder)
-        return derive(agree(bytes(self._secrets.sealing), peer.sealing), "shares", about), about
+        return derive(self._secrets.agreed[peer], "shares", about), about
 
     def _opened(self, owner: int, content: bytes) -> tuple[bytes, bytes] | None:
         """Open a neighbour's shares.
