@@ -121,6 +121,8 @@ class SecureClientPrivacy(Coordinator):
         self._sums = 0
         self._gone: Mapping[int, Stage] = {}
         self._shown = b""
+        self.survivors: list[int] = []
+        """How many clients are in each sum that was had; the server knows who."""
 
     def __copy__(self) -> SecureClientPrivacy:
         """Return itself: two copies of a budget would be two budgets on one charge."""
@@ -217,6 +219,7 @@ class SecureClientPrivacy(Coordinator):
         if found is None:
             return None
         total, survivors = found
+        self.survivors.append(survivors)
         mean: Vector = grid.decode(total, norm, signs) / survivors
         return Averaged({part.name: mean}, float(survivors))
 

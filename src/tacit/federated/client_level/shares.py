@@ -83,6 +83,11 @@ class SharePlan:
         """h, the fewest honest clients in a sum, whoever is protected included."""
         return self.survivors - self.corrupt
 
+    @property
+    def noise_multiplier(self) -> float:
+        """Standard deviation of the noise of h clients, over the largest norm of an update."""
+        return math.sqrt(self.honest * float(self.variance)) / self.grid.bound
+
     def event(self, rounds: int | None = None, honest: int | None = None) -> events.Event:
         """Return the event of this many rounds, towards the server and its allies."""
         noise = events.SummedDiscreteGaussian(

@@ -9,6 +9,7 @@ that do not restore what was committed to.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import numpy as np
@@ -126,27 +127,42 @@ class Server:
             for number in signed
         }
 
-    def total(self, replies: Mapping[int, object]) -> npt.NDArray[np.int64]:
+    def total(self, replies: Mapping[int, object], workers: int = 1) -> npt.NDArray[np.int64]:
         """Take shares, restore the masks that are left in the sum, and return it.
 
-        The sum is that of the survivors' vectors modulo 2^b, as numbers from −2^(b−1) up.
+        The sum is that of the survivors' vectors modulo 2^b, as numbers from −2^(b−1) up. Masks are
+        computed by so many threads.
         """
         setup, shares = self.session.setup, self._shares(replies)
-        masks = residues.Masks(setup.size, setup.bits)
-        for number in sorted(self._sharing):
-            there = number in self._arrived
-            found = shares.get((number, OWN if there else PAIR), {})
-            if len(found) < setup.threshold:
-                raise Refused(
-                    f"secure sum: {setup.threshold} holders must give their shares of each client, "
-                    f"got {len(found)}."
-                )
-            chosen = dict(sorted(found.items())[: setup.threshold])
-            if there:
-                self._remove_own(number, shamir.combine(chosen), masks)
-            else:
-                self._remove_pairs(number, shamir.combine(chosen), masks)
-        return residues.centred(self._total - masks.total(), setup.bits)
+        secrets = {number: self._restored(number, shares) for number in sorted(self._sharing)}
+        numbers = list(secrets)
+
+        def removed(start: int) -> residues.Residues:
+            masks = residues.Masks(setup.size, setup.bits)
+            for number in numbers[start::workers]:
+                if number in self._arrived:
+                    self._remove_own(number, secrets[number], masks)
+                else:
+                    self._remove_pairs(number, secrets[number], masks)
+            return masks.total()
+
+        with ThreadPoolExecutor(workers) as pool:
+            for masks in pool.map(removed, range(workers)):
+                self._total -= masks
+        return residues.centred(self._total, setup.bits)
+
+    def _restored(
+        self, number: int, shares: Mapping[tuple[int, int], Mapping[int, bytes]]
+    ) -> bytes:
+        """Restore the secret of which holders gave shares: of a survivor the seed of its mask."""
+        threshold = self.session.setup.threshold
+        found = shares.get((number, OWN if number in self._arrived else PAIR), {})
+        if len(found) < threshold:
+            raise Refused(
+                f"secure sum: {threshold} holders must give their shares of each client, "
+                f"got {len(found)}."
+            )
+        return shamir.combine(dict(sorted(found.items())[:threshold]))
 
     def _remove_own(self, number: int, seed: bytes, masks: residues.Masks) -> None:
         context = self.session.context
