@@ -225,7 +225,7 @@ def _noise_of(leaf: events.Event) -> Iterator[tuple[str, Fraction, float]]:
             yield "gaussian", leaf.sigma, float(leaf.l2_sensitivity)
             # Gradients get it in floats.
             yield "gaussian", Fraction(float(leaf.sigma)), float(leaf.l2_sensitivity)
-        case events.DiscreteGaussian():
+        case events.DiscreteGaussian() | events.SummedDiscreteGaussian():
             yield "discrete gaussian", leaf.variance, math.sqrt(leaf.squared_sensitivity)
         case events.Laplace():
             yield "laplace", leaf.scale, float(leaf.l1_sensitivity)

@@ -110,6 +110,7 @@ def offered() -> set[str]:
         "private_training.train",
         "private_training.train_in_order",
         "federated.ClientPrivacy",
+        "federated.SecureClientPrivacy",
         "federated.Silo",
     }
 

@@ -309,3 +309,26 @@ def test_products_that_depend_on_a_rows_place() -> None:
         [sys.executable, "-c", FLOAT_PRODUCTS], env=given, cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+def test_updates_that_are_clipped_before_they_are_rounded_alone(monkeypatch: Any) -> None:
+    """The rounded vector of a client is not measured in integers."""
+    from tacit.federated.client_level import grid
+
+    monkeypatch.setattr(grid, "clip_l2", lambda values, radius: values)
+    monkeypatch.setattr(grid, "_SLACK", 0.0)
+    monkeypatch.setattr(grid.Grid, "bound", property(lambda self: self.steps))
+    assert found("SecureClientPrivacy fedavg").refuted
+
+
+def test_clients_that_are_silent_where_their_model_fails(monkeypatch: Any) -> None:
+    """A client that raised sends nothing, not even noise: the server hears it."""
+    from tacit.federated.client_level import distributed
+
+    shared = distributed.SharePlan.share
+    monkeypatch.setattr(
+        distributed.SharePlan,
+        "share",
+        lambda self, encoded, rng: shared(self, encoded, rng) if encoded.any() else encoded,
+    )
+    assert found("SecureClientPrivacy fedavg").refuted
