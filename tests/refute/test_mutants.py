@@ -102,8 +102,7 @@ def test_a_count_without_noise(monkeypatch: Any) -> None:
     """The clip norm of the next step tells who was there."""
     rounded = kinds.rounded_gaussian
 
-    def settled(self: Any, gradient: Any, tally: Any, stream: Any) -> None:
-        gradient.mul_(self.clip_norm)
+    def settled(self: Any, tally: Any, stream: Any) -> None:
         rounded(self.deviation, 1, stream)
         self.clip_norm *= math.exp(-0.2 * tally.signs / (2 * self.expected_size))
         self.scaling = scaling.Limited(self.room, self.clip_norm)

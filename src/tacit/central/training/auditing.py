@@ -39,7 +39,8 @@ from tacit.audit import guesses as guessing
 from tacit.audit.guesses import Proof
 from tacit.central.training.clipping import flat_data
 from tacit.central.training.tracing import Loss
-from tacit.central.training.training import Trained, train
+from tacit.central.training.trained import Trained
+from tacit.central.training.training import train
 from tacit.privacy import errors
 from tacit.privacy.decimals import above, below
 from tacit.privacy.randomness import Randomness
