@@ -143,9 +143,12 @@ def ours(module, batch) -> tuple[Step, Step]:
     optimizer = training.optimizer_of("adam", clipper.trained, RATE, 0.0)
 
     def step() -> None:
-        clipper.give(gradients.of(batch))
+        flat = gradients.of(batch)
+        for parameter, part in zip(clipper.trained, clipper.views(flat), strict=True):
+            parameter.grad = part
         optimizer.step()
-        clipper.take_back()
+        for parameter in clipper.trained:
+            parameter.grad = None
 
     return step, lambda: clipper.sums(batch, CLIP_NORM)[0]
 

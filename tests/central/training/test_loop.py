@@ -371,6 +371,13 @@ REFUSED = {
 }
 
 
+def test_a_module_that_is_wrapped_for_devices_is_refused(naive) -> None:
+    with pytest.raises(errors.InvalidParameter, match="the module itself, got 'DataParallel'"):
+        TrainingLoop(
+            nn.DataParallel(mlp()), toy(), naive.cross_entropy, **QUICK, batch_size=30, steps=2
+        )
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals(naive, name) -> None:
     data, given, message = REFUSED[name]

@@ -45,7 +45,7 @@ from tacit.central.training.tracing import Loss
 from tacit.central.training.trained import Trained
 from tacit.privacy import canonical, errors, events
 from tacit.privacy.accounting.derivation import guarantee_of
-from tacit.privacy.accounting.ledger import Ledger
+from tacit.privacy.accounting.ledger import LedgerLike
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.plain import to_plain
 from tacit.privacy.randomness import Keystream, Randomness, keystream, source
@@ -121,7 +121,7 @@ class TrainingLoop:
         workers: int = 0,
         group: Any = None,
         journal: str | os.PathLike[str] | None = None,
-        ledger: Ledger | None = None,
+        ledger: LedgerLike | None = None,
         account: str | None = None,
         rng: Randomness | None = None,
         _where: str = "TrainingLoop",
@@ -132,6 +132,9 @@ class TrainingLoop:
         self._kind = kinds.kind_of(_where, clipping)
         if microbatch is not None:
             microbatch = errors.whole(_where, "microbatch", microbatch, least=1)
+        if isinstance(module, nn.parallel.DistributedDataParallel | nn.DataParallel):
+            remedy = "Pass its `module`, and the processes as `group`: the loop adds up their sums."
+            errors.refuse(_where, "module", "the module itself", type(module).__name__, remedy)
         self._stream = Keystream() if rng is None else source(rng)
         self._ranks = ranks.ranks_of(_where, group)
         rows, self._loading = loading.rows_of(_where, module, data, example, views, workers)
@@ -318,7 +321,9 @@ class TrainingLoop:
         if self._ranks is not None:
             module = gradients.clipper.module
             for one in (*module.parameters(), *module.buffers()):
-                self._ranks.send(one.data, 0)
+                whole = one.data.contiguous()
+                self._ranks.send(whole, 0)
+                one.data.copy_(whole)
         if self._loading is not None:
             part = gradients.part
             size = gradients.clipper.block_size(part.slots, gradients.microbatch)

@@ -9,7 +9,7 @@ from typing import Any
 from tacit.central.training.journal import Journal
 from tacit.privacy import canonical, events
 from tacit.privacy.accounting.derivation import guarantee_of
-from tacit.privacy.accounting.ledger import Ledger, pay
+from tacit.privacy.accounting.ledger import Ledger, LedgerLike, pay
 from tacit.privacy.plain import to_plain
 
 EventOf = Callable[..., events.Event]
@@ -21,7 +21,7 @@ class Payment:
     """The account that pays, if there is one, and the δ at which the guarantee is stated."""
 
     where: str
-    ledger: Ledger | None
+    ledger: LedgerLike | None
     account: str | None
     delta: float
 
@@ -31,8 +31,13 @@ class Payment:
 
     def pay_once(self, event: events.Event, key: str) -> None:
         """Charge an event, unless a resume that was killed before it drew anything has."""
-        if self.ledger is not None and self.account is not None:
+        if self.ledger is None or self.account is None:
+            return
+        if isinstance(self.ledger, Ledger):
             self.ledger.charge(self.account, event, key=key, delta=self.delta)
+            return
+        with Ledger(self.ledger) as ledger:
+            ledger.charge(self.account, event, key=key, delta=self.delta)
 
 
 @dataclass(frozen=True)
