@@ -6,8 +6,12 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
 
 from tacit.data.schema import ArraySchema, Categorical, Continuous, TableSchema
+from tacit.local.inference.moments_regressor import MomentsRegressor
 from tacit.local.inference.novel import NovelClassClassifier
 from tacit.local.inference.proportions_classifier import ProportionsClassifier
 from tacit.local.inference.student import StudentClassifier
@@ -68,10 +72,27 @@ def test_filters_of_a_stranger_do_not_warn_about_some_images():
             assert len(made.release(row, [0])) == 1
 
 
-@pytest.mark.parametrize("kind", [ProportionsClassifier, StudentClassifier, NovelClassClassifier])
-def test_notebooks_do_not_show_inhouse_rows(kind):
-    shown = kind(inhouse=np.full((4, 3), 7.25))._repr_mimebundle_()
-    assert not any("7.25" in text or "array(" in text for text in shown.values())
+TAUGHT = [ProportionsClassifier, StudentClassifier, NovelClassClassifier, MomentsRegressor]
+
+
+@pytest.mark.parametrize("kind", TAUGHT)
+def test_neither_notebooks_nor_pipelines_show_inhouse_rows(kind):
+    model = kind(inhouse=np.full((4, 3), 7.25))
+    for one in (model, make_pipeline(model), GridSearchCV(model, {"seed": [1]})):
+        shown = (repr(one), str(one.get_params()), *one._repr_mimebundle_().values())
+        assert not any("7.25" in text or "array(" in text for text in shown)
+        assert any("inhouse" in text for text in shown)
+
+
+@pytest.mark.parametrize("kind", TAUGHT)
+def test_rows_that_are_not_shown_are_the_parameter_still(kind):
+    rows = np.full((4, 3), 7.25)
+    model = kind(inhouse=rows)
+    assert model.inhouse is rows
+    np.testing.assert_array_equal(clone(model).inhouse, rows)
+    assert kind(**model.get_params()).inhouse is rows
+    assert model.set_params(inhouse=None).inhouse is None
+    assert repr(model) == f"{kind.__name__}()"
 
 
 def test_a_strangers_model_does_not_warn_about_some_voters():

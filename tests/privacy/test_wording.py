@@ -423,3 +423,16 @@ def test_large_factors_and_beliefs_are_spelled_out():
     lines = "\n".join(wording.how_well(PureDP(epsilon=7.1, **SCOPE)))
     assert odds(lines) == "1212"
     assert "at most 99.92% sure" in lines
+
+
+def test_events_that_repeat_are_described_once():
+    other = events.Gaussian(Fraction(1, 2), Fraction(5), **SCOPE)
+    (one,), (two,) = wording.describe(LAPLACE), wording.describe(other)
+    together = events.Composed((LAPLACE, LAPLACE, LAPLACE, other, LAPLACE))
+    assert wording.describe(together) == [
+        "All of these ran on the same data:",
+        "  3 times:",
+        f"    {one}",
+        f"  {two}",
+        f"  {one}",
+    ]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from itertools import groupby
 
 from flint import arb
 
@@ -141,11 +142,10 @@ def describe(event: events.Event, depth: int = 0) -> list[str]:
     indent = "  " * depth
     match event:
         case events.Composed():
-            inner = [line for part in event.events for line in describe(part, depth + 1)]
-            return [f"{indent}All of these ran on the same data:", *inner]
+            return [f"{indent}All of these ran on the same data:", *_each(event.events, depth + 1)]
         case events.Parallel():
-            inner = [line for part in event.events for line in describe(part, depth + 1)]
-            return [f"{indent}Each of these ran on a separate part of the data:", *inner]
+            head = f"{indent}Each of these ran on a separate part of the data:"
+            return [head, *_each(event.events, depth + 1)]
         case events.Repeated():
             return [f"{indent}{event.count} times:", *describe(event.event, depth + 1)]
         case events.PoissonSampled():
@@ -154,6 +154,16 @@ def describe(event: events.Event, depth: int = 0) -> list[str]:
             return [head, *describe(event.event, depth + 1)]
     assert isinstance(event, events.Single)
     return [indent + event.words()]
+
+
+def _each(parts: Iterable[events.Event], depth: int) -> list[str]:
+    """Describe events; those that follow each other in the same words are described once."""
+    lines: list[str] = []
+    for words, same in groupby(describe(part, depth + 1) for part in parts):
+        count = len(list(same))
+        # Without a heading of its own the description moves to the left.
+        lines += [f"{'  ' * depth}{count} times:", *words] if count > 1 else [w[2:] for w in words]
+    return lines
 
 
 def standard_assumptions(event: events.Event, *, seeded: bool = False) -> tuple[str, ...]:

@@ -157,3 +157,52 @@ def test_a_label_that_inhouse_rows_lack_is_left_out(
     code, _, err = run(capsys, "collect", *fit)
     assert code == 2
     assert "If these rows have no label, leave it out" in err
+
+
+# --- drafts of schemas ---------------------------------------------------------------------------
+
+
+def test_a_draft_holds_what_is_declared_and_nothing_of_the_rows(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "schema.json"
+    given = ("--label", "late", "--declare", "a=-3:3", "--declare", "mode=bus, bike,foot")
+    code, told, _ = run(capsys, "collect", "draft", work / "inhouse.csv", *given, "--out", out)
+    assert code == 0
+    assert "Fill in what is null for: b, c, d, e, f" in told
+    columns = {one["name"]: one for one in json.loads(out.read_text())["columns"]}
+    assert (columns["a"]["lower"], columns["a"]["upper"]) == (-3, 3)
+    assert columns["mode"]["categories"] == ["bus", "bike", "foot"]
+    assert columns["b"]["lower"] is columns["b"]["upper"] is None
+    fit = ("collect", "fit", work / "inhouse.csv", *FIT, "--out", tmp_path / "made", "--schema")
+    code, _, refusal = run(capsys, *fit, out)
+    assert code != 0
+    assert "bounds and categories must not be null, got 'b, c, d, e, f'" in refusal
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_draft_of_public_rows_fits_a_protected_mechanism(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, made = tmp_path / "schema.json", tmp_path / "made"
+    draft = ("collect", "draft", work / "inhouse.csv", "--label", "late", "--public", "--json")
+    code, told, _ = run(capsys, *draft, "--declare", "a=-3:3", "--out", out)
+    assert code == 0
+    assert json.loads(told)["read_off_rows"] == [*"bcdef", "mode"]
+    central = ("--central-epsilon", 5, "--central-delta", 1e-5)
+    fit = ("collect", "fit", work / "inhouse.csv", *FIT, *central, "--out", made)
+    assert "a file that tacit collect draft begins" in run(capsys, *fit)[2]
+    assert run(capsys, *fit, "--schema", out)[0] == 0
+    (first, *_) = tacit.load(made).schema.columns
+    assert first == tacit.Continuous("a", -3, 3, "indicate", "clip")
+
+
+@pytest.mark.parametrize("wrong", ["a=3", "a=low:high", "a=", "z=0:1"])
+def test_declarations_that_do_not_fit(
+    wrong: str, work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ("--declare", wrong, "--out", tmp_path / "schema.json")
+    code, _, refusal = run(capsys, "collect", "draft", work / "inhouse.csv", *given)
+    assert code != 0
+    assert "--declare must be" in refusal
+    assert not (tmp_path / "schema.json").exists()

@@ -103,6 +103,19 @@ def test_one_value_and_several(ask: Run) -> None:
     assert set(grouped["groups"]["F,CA"]["value"]) == {"n", "m"}
 
 
+def test_counts_beside_means_are_printed_as_whole_numbers(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sql = "select count(*) n, avg(age) m from data"
+    capsys.readouterr()
+    assert main(["release", "query", str(work / "data.parquet"), sql, "--epsilon", "5",
+                 *map(str, DECLARED)]) == 0  # fmt: skip
+    lines = capsys.readouterr().out.splitlines()
+    (count,), (mean,) = ([one for one in lines if f" {name} " in one] for name in "nm")
+    assert "." not in count
+    assert "." in mean
+
+
 def test_a_unit_protects_people(ask: Run) -> None:
     one = ask("select count(*) from data", "--epsilon", 5, "--unit", "person_id")
     assert one["guarantee"]["unit"] == "person"

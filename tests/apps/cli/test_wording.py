@@ -93,6 +93,14 @@ def command(path: str) -> Any:
             "f: account must be new. Use raise_budget to change its budget.",
             "f: account must be new. Use tacit account ledger raise to change its budget.",
         ),
+        # Options of another command, which the remedy names.
+        (
+            "collect export",
+            "f: it leaks. Fit the mechanism with central_epsilon and central_delta, or state that "
+            "the rows are public.",
+            "f: it leaks. Fit the mechanism by tacit collect fit with --central-epsilon and "
+            "--central-delta, or state that the rows are public (--inhouse-public).",
+        ),
         # What is no option, or no parameter, stays as it is.
         ("collect fit", "f: rows must be a table", "f: rows must be a table"),
         ("collect fit", "f: column 'delta' must be numbers", "f: column 'delta' must be numbers"),

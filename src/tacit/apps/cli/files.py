@@ -79,15 +79,40 @@ def _sizes(
 
 
 def read_schema(path: Path) -> Any:
-    """Read public bounds and categories from JSON."""
+    """Read public bounds and categories from JSON; name the columns that a draft left open."""
     from tacit.data import schema
 
     must_exist(path)
     try:
-        return schema.from_plain(json.loads(path.read_text(encoding="utf-8")))
+        plain = json.loads(path.read_text(encoding="utf-8"))
+        if left_open := open_columns(plain):
+            wanted = "complete: bounds and categories must not be null"
+            errors.refuse("schema", "columns", wanted, ", ".join(left_open), "Declare them.")
+        return schema.from_plain(plain)
     except (ValueError, TypeError) as error:
         reason = str(error) if isinstance(error, errors.TacitError) else "it must be JSON."
         raise errors.InvalidData(f"{path}: {reason}") from None
+
+
+def open_columns(plain: Any) -> list[str]:
+    """Return the names of the columns whose bounds or categories a draft has left open."""
+    columns = plain.get("columns") if isinstance(plain, dict) else None
+    return [
+        str(one.get("name"))
+        for one in (columns if isinstance(columns, list) else ())
+        if isinstance(one, dict)
+        and any(one.get(part, 0) is None for part in ("lower", "upper", "categories"))
+    ]
+
+
+def declared_parts(where: str, given: list[str], names: list[str], *like: str) -> dict[str, str]:
+    """Read what --declare says of columns, as texts by name: age=18:99."""
+    declared = dict(one.partition("=")[::2] for one in given)
+    for name, value in declared.items():
+        errors.choice(where, "--declare", name, tuple(names))
+        if not value:
+            errors.refuse(where, "--declare", f"like {' or '.join(like)}", name)
+    return declared
 
 
 def must_be_new(path: Path, option: str = "--out") -> None:

@@ -12,6 +12,14 @@ _OF_DATA = ("data", "rows")  # also words for what is in a file: only commands m
 _SUBJECT = re.compile(r"(?:^|(?<=: ))[a-z_]+(?:(?:, | and | or )[a-z_]+)*(?= of '| must\b)")
 _KEYWORD = re.compile(r"(?<![\w.'\"-])([a-z_]+)=(\{.*?\}|\[.*?\]|\(.*?\)|'[^']*'|[\w.]+)")
 _CALLS = {"raise_budget": "tacit account ledger raise"}
+_ELSEWHERE = ("central_epsilon", "central_delta", "inhouse_public")
+"""Parameters that are options of other commands, under the same names."""
+_PHRASES = {
+    "mechanism with --central": "mechanism by tacit collect fit with --central",
+    "Fit a StudentClassifier with": "Learn a student by tacit collect learn with",
+    "bounds and categories: ": "bounds and categories, in a file that tacit collect draft begins: ",
+    "or state that the rows are public": "or state that the rows are public (--inhouse-public)",
+}
 _WORD = re.compile(r"(?<![\w.'\"-])[a-z_]+(?![\w'\"=(])")
 
 
@@ -33,7 +41,7 @@ def in_options(error: object, command: click.Command) -> str:
     def option(match: re.Match[str], *, anywhere: bool = False) -> str:
         parameter = options.get(match[0])
         if parameter is None or (anywhere and "_" not in match[0]):
-            return match[0]
+            return f"--{match[0].replace('_', '-')}" if match[0] in _ELSEWHERE else match[0]
         return parameter.opts[0]
 
     def subject(match: re.Match[str]) -> str:
@@ -50,6 +58,8 @@ def in_options(error: object, command: click.Command) -> str:
         text = _SUBJECT.sub(subject, text)
     text = _KEYWORD.sub(keyword, text)
     text = _WORD.sub(lambda match: option(match, anywhere=True), text)
+    for words, spoken_words in _PHRASES.items():
+        text = text.replace(words, spoken_words)
     for call, command_line in _CALLS.items():
         text = text.replace(f"Use {call} ", f"Use {command_line} ")
     return re.sub(r"(--[a-z-]+) \(\1\)", r"\1", text)  # some remedies name both

@@ -19,7 +19,7 @@ from tacit.local.inference.finite import Evidence
 from tacit.local.inference.moments import Moments, Regression
 from tacit.local.inference.noise_aware import SIGNIFICANCE, must_be_none
 from tacit.local.inference.rounds import must_belong_together, protections
-from tacit.local.inference.stored import Stored, parts_of, restored
+from tacit.local.inference.stored import TaughtOnRows, parts_of, restored
 from tacit.local.inhouse import TAUGHT, Protection, together
 from tacit.local.outcome_channels import ContrastChannel, OutcomeChannel, RoundedChannel
 from tacit.local.persons import joined
@@ -33,7 +33,7 @@ Reals = npt.NDArray[np.float64]
 CARRIED = f"{TAUGHT}: it carries their likeness."
 
 
-class MomentsRegressor(RegressorMixin, Stored):  # type: ignore[misc]
+class MomentsRegressor(RegressorMixin, TaughtOnRows):  # type: ignore[misc]
     """A regressor of clean rows, fitted to the moments of outcomes that reports estimate.
 
     Parameters
@@ -135,9 +135,6 @@ class MomentsRegressor(RegressorMixin, Stored):  # type: ignore[misc]
             seeded=self.certificate_.seeded,
             seed=seed,
         )
-
-    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        return f"{type(self).__name__}(inhouse=…)"  # never the rows themselves
 
     def predict(self, rows: Any) -> Reals:
         """Predict the outcome of clean rows."""

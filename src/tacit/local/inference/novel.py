@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.local.inference import proportions
 from tacit.local.inference.noise_aware import evidence_of, must_be_mine, must_be_none
-from tacit.local.inference.stored import Stored, parts_of, restored
+from tacit.local.inference.stored import TaughtOnRows, parts_of, restored
 from tacit.local.inhouse import TAUGHT, Protection, together
 from tacit.local.reports import Reports
 from tacit.privacy import artifact, errors
@@ -24,7 +24,7 @@ CARRIED = "The in-house rows that the model was taught on: it carries their like
 KNOWN_BY_TAKING_PART = "That someone who reported has the new class: all who were invited have it."
 
 
-class NovelClassClassifier(ClassifierMixin, Stored):  # type: ignore[misc]
+class NovelClassClassifier(ClassifierMixin, TaughtOnRows):  # type: ignore[misc]
     """A classifier of a new class (1) against in-house ones (0).
 
     Parameters
@@ -89,9 +89,6 @@ class NovelClassClassifier(ClassifierMixin, Stored):  # type: ignore[misc]
         evidence = evidence_of(reports)
         self.network_, self.shares_ = proportions.fit_tilt(rows, evidence, self.penalty)
         return self
-
-    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        return f"{type(self).__name__}(inhouse=…)"  # never the rows themselves
 
     def predict_proba(self, rows: Any) -> npt.NDArray[np.float64]:
         """Predict the probabilities of in-house and new, for clean rows or reports."""

@@ -19,7 +19,7 @@ from tacit.local.inference.decisions import Deciding
 from tacit.local.inference.finite import Evidence, ShiftTest
 from tacit.local.inference.noise_aware import PRIORS, SIGNIFICANCE, ShiftWarning, must_be_none
 from tacit.local.inference.rounds import must_belong_together, protections
-from tacit.local.inference.stored import parts_of, restored
+from tacit.local.inference.stored import TaughtOnRows, parts_of, restored
 from tacit.local.inhouse import TAUGHT, Protection, together
 from tacit.local.outcome_channels import OutcomeChannel
 from tacit.local.persons import joined
@@ -30,7 +30,7 @@ from tacit.privacy.randomness import Seeded
 CARRIED = f"{TAUGHT}: it carries their likeness."
 
 
-class ProportionsClassifier(Deciding):
+class ProportionsClassifier(TaughtOnRows, Deciding):
     """A classifier of clean rows, fitted to the shares of labels in the cells of all partitions.
 
     Parameters
@@ -186,9 +186,6 @@ class ProportionsClassifier(Deciding):
             seeded=self.certificate_.seeded,
             seed=seed,
         )
-
-    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        return f"{type(self).__name__}(inhouse=…)"  # never the rows themselves
 
     def predict_proba(self, rows: Any) -> npt.NDArray[np.float64]:
         """Predict class probabilities of clean rows."""

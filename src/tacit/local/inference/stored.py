@@ -6,7 +6,6 @@ post-processing, and costs those who reported nothing more.
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -26,6 +25,16 @@ _NOT_STORED = ("inhouse", "device")
 """Parameters that are not saved: in-house rows, and the device of the fit."""
 
 
+class UnshownRows:
+    """In-house rows as a parameter that nothing prints: neither a pipeline nor a notebook."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+
+    def __repr__(self) -> str:
+        return "…"
+
+
 class Stored(BaseEstimator):  # type: ignore[misc]
     """Base of all models. Abstract: each has `kind`, `parts` and `from_parts` of its own."""
 
@@ -43,13 +52,6 @@ class Stored(BaseEstimator):  # type: ignore[misc]
 
     def _restore_beside(self, parameters: dict[str, Any]) -> None:
         """Restore what `_stored_beside` returned."""
-
-    def _get_params_html(self, *args: Any, **options: Any) -> Any:
-        """Leave the in-house rows out of what notebooks show of parameters, as in `repr`."""
-        shown = copy.copy(self)
-        if getattr(shown, "inhouse", None) is not None:
-            shown.inhouse = "…"
-        return super(Stored, shown)._get_params_html(*args, **options)
 
     def _forget_fit(self) -> None:
         """Make it unfitted until a fit succeeds, so that nothing is stated about another model."""
@@ -76,6 +78,31 @@ class Stored(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "mechanism_")
         self.inhouse_.must_leave("a model that is handed out")
         return artifact.save(self, path)
+
+
+class TaughtOnRows(Stored):
+    """Base of models with a parameter `inhouse`. Abstract."""
+
+    _held: UnshownRows | None
+
+    @property
+    def inhouse(self) -> Any:
+        """The in-house rows, or None."""
+        return None if self._held is None else self._held.rows
+
+    @inhouse.setter
+    def inhouse(self, rows: Any) -> None:
+        # The same wrapper stays: `sklearn.base.clone` asks for the very parameters that it gave.
+        unshown = rows is None or isinstance(rows, UnshownRows)
+        self._held = rows if unshown else UnshownRows(rows)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters, with in-house rows that are not printed (`UnshownRows.rows`)."""
+        return {**super().get_params(deep), "inhouse": self._held}
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        # Never the rows themselves.
+        return f"{type(self).__name__}({'' if self._held is None else 'inhouse=…'})"
 
 
 def parts_of(model: Any, network: Network | None = None) -> tuple[dict[str, Any], codec.Arrays]:

@@ -19,7 +19,7 @@ from tacit.local.inference import exported, proportions
 from tacit.local.inference.decisions import ConstantAnswerWarning, Deciding
 from tacit.local.inference.neural import Network
 from tacit.local.inference.noise_aware import NoiseAwareClassifier, evidence_of, must_be_none
-from tacit.local.inference.stored import parts_of, restored
+from tacit.local.inference.stored import TaughtOnRows, parts_of, restored
 from tacit.local.inhouse import TAUGHT, Protection, Target, together
 from tacit.local.reports import Reports
 from tacit.privacy import artifact, devices, errors
@@ -30,7 +30,7 @@ TEACHING = ("auto", "table", "likelihood")
 _MOST_ROWS, _EPOCHS, _STEPS, _RULED_OUT = 50_000, 20, 2_000, -50.0
 
 
-class StudentClassifier(Deciding):
+class StudentClassifier(TaughtOnRows, Deciding):
     """A classifier of clean rows, learned from labelled reports and in-house rows.
 
     Parameters
@@ -232,10 +232,6 @@ class StudentClassifier(Deciding):
         quantizer = self.mechanism_.quantizer_
         compact = quantizer.codewords == len(quantizer.cells)
         return self.teaching == "likelihood" or (self.teaching == "auto" and compact)
-
-    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        # Never the rows themselves.
-        return f"{type(self).__name__}({'' if self.inhouse is None else 'inhouse=…'})"
 
     def predict_proba(self, rows: Any) -> npt.NDArray[np.float64]:
         """Predict class probabilities of clean rows; for released ones use the teacher."""

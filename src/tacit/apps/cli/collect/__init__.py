@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit.apps.cli.collect import evaluation, mechanisms, plans, reports, search, votes
+from tacit.apps.cli.collect import drafts, evaluation, mechanisms, plans, reports, search, votes
 from tacit.apps.cli.groups import group
 
 app = group(
@@ -11,6 +11,7 @@ app = group(
     "--out mechanism",
 )
 mechanisms.register(app)
+drafts.register(app)
 plans.register(app)
 reports.register(app)
 evaluation.register(app)

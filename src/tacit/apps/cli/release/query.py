@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -254,12 +255,29 @@ def _print_answer(
 ) -> None:
     if as_json:
         return print_json(content)
+    counts = _counts(answer, names)
     rows = [
-        (*map(str, key), name, _shown(one.value), " to ".join(map(_shown, one.interval)))
+        (*map(str, key), name, *_in_text(one, whole=name in counts))
         for key, name, one in _lines(answer, names)
     ]
     print_table("Answer", (*answer.query.by, "", "value", "95 % interval"), rows)
     print(f"{content['guarantee']['text']}.")
+
+
+def _counts(answer: Any, names: tuple[str, ...]) -> set[str]:
+    """Return the names of the columns that are counts."""
+    from tacit.central.queries.model import Count
+
+    parts = answer.parts or (answer,)
+    return {name for name, one in zip(names, parts, strict=True) if isinstance(one.query, Count)}
+
+
+def _in_text(estimate: Any, *, whole: bool) -> tuple[str, str]:
+    """Write value and interval; counts beside means have fractions, which are rounded outwards."""
+    value, (low, high) = estimate.value, estimate.interval
+    if whole:
+        value, low, high = round(value), math.floor(low), math.ceil(high)
+    return _shown(value), f"{_shown(low)} to {_shown(high)}"
 
 
 def _print_limits(unit: str | None, max_rows: int, max_groups: int, answer: Any) -> None:

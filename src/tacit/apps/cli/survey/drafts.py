@@ -10,13 +10,14 @@ from typing import Annotated, Any
 import typer
 
 from tacit.apps.cli.console import must_exist, print_json, print_table, print_text
-from tacit.apps.cli.files import must_be_new
+from tacit.apps.cli.files import declared_parts, must_be_new
 from tacit.apps.cli.groups import command
 from tacit.apps.cli.options import AsJson, Out
 from tacit.privacy import errors, files
 
 SurveyFile = Annotated[Path, typer.Argument(help="Schema of a survey.", metavar="SURVEY")]
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_LIKE = ("age=18:99", "region=north,south")
 _YES_NO = {"yes", "no", "true", "false"}
 
 
@@ -56,7 +57,7 @@ def draft(
     rows, _ = tables.sample(table, 200_000, 0)
     for name in rows.column_names:
         must_be_named(name)
-    declared = _declared(declare or [], rows.column_names)
+    declared = declared_parts("draft", declare or [], rows.column_names, *_LIKE)
     questions = {
         name: _drafted(name, rows.column(name), declared.get(name), public)
         for name in rows.column_names
@@ -75,15 +76,6 @@ def draft(
         print_text(f"Fill in what is null for: {', '.join(left_open)}. Do not copy it from rows.")
     if read:
         print_text(f"Read off the rows, which you state to be public: {', '.join(read)}.")
-
-
-def _declared(given: list[str], names: list[str]) -> dict[str, str]:
-    declared = dict(one.partition("=")[::2] for one in given)
-    for name, value in declared.items():
-        errors.choice("draft", "--declare", name, tuple(names))
-        if not value:
-            errors.refuse("draft", "--declare", "like age=18:99 or region=north,south", name)
-    return declared
 
 
 def _drafted(name: str, column: Any, declared: str | None, public: bool) -> dict[str, Any]:
