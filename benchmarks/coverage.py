@@ -171,7 +171,7 @@ def noise_alone(survey: Survey, question: str, pool: Any) -> Callable[[Any], Any
 
     def answer(reports: Any) -> list[Any]:
         found = moments.from_reports(reports, target.moments)
-        noise = found.covariance - sampling / len(reports)
+        noise = np.maximum(found.covariance - sampling / len(reports), 0)
         return [target.estimate(found._replace(covariance=noise, ends=None), 1.96)]
 
     return answer

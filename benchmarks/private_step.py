@@ -140,8 +140,17 @@ def ours(module, batch) -> tuple[Step, Step]:
     plan = Schedule(records, 2**32 // 100, 1, Fraction(MULTIPLIER))
     noise = Noise(MULTIPLIER * CLIP_NORM, Keystream())
     gradients = NoisyGradients(clipper, batch, noise, plan, CLIP_NORM)
-    run = training._Run(gradients, training.optimizer_of("adam", clipper.trained, RATE, 0.0))
-    return lambda: run.step(gradients.of(batch)), lambda: clipper.sums(batch, CLIP_NORM)[0]
+    optimizer = training.optimizer_of("adam", clipper.trained, RATE, 0.0)
+
+    def step() -> None:
+        flat = gradients.of(batch)
+        for parameter, part in zip(clipper.trained, clipper.views(flat), strict=True):
+            parameter.grad = part
+        optimizer.step()
+        for parameter in clipper.trained:
+            parameter.grad = None
+
+    return step, lambda: clipper.sums(batch, CLIP_NORM)[0]
 
 
 def opacus_hooks(module, batch) -> tuple[Step, Step]:

@@ -126,6 +126,7 @@ REFERENCE = (
     "tacit.estimators",
     "tacit.federated",
     "tacit.federated.app",
+    "tacit.federated.secure",
     "tacit.mechanisms",
     "tacit.private_statistics",
     "tacit.private_training",

@@ -27,8 +27,9 @@ from tacit.central.statistics import moments
 from tacit.central.training import Noise, probing, train
 from tacit.central.training.clipping import Clipper
 from tacit.central.training.gradients import NoisyGradients
+from tacit.central.training.scaling import Clipped, Scaling, Tally
 from tacit.central.training.schedule import Schedule
-from tacit.central.training.training import _Run, optimizer_of
+from tacit.central.training.training import optimizer_of
 from tacit.data.schema import ArraySchema
 from tacit.local.learned import features as features_of
 from tacit.local.learned import private_quantizer
@@ -222,7 +223,10 @@ class Parts:
             room = 1 / (1 + self.plan.rounding(torch.float32))
             data = (torch.from_numpy(rows),)
             gradients = NoisyGradients(clipper, data, noise, self.plan, room)
-            _Run(gradients, stepper).all_steps(None, None)
+            with gradients.drawing():
+                for _ in range(self.plan.steps):
+                    clipper.give(gradients.draw())
+                    stepper.step()
             return flat(module)
 
         return fitted
@@ -252,18 +256,19 @@ class FullBatches(Schedule):
 class ClippedAfterAveraging(Clipper):
     """The average gradient is clipped, not each: one huge gradient is all of it."""
 
-    def sums(self, batch: Any, clip_norm: float, *layout: Any) -> tuple[Tensor, int]:
-        total, dropped = super().sums(batch, math.inf, *layout)
+    def tallied(self, batch: Any, scaling: Scaling, *layout: Any) -> tuple[Tensor, Tally]:
+        total, tally = super().tallied(batch, Clipped((math.inf,)), *layout)
         size = max(len(batch[0]), 1)
         average = total / size
-        return average * min(1.0, clip_norm / max(float(average.norm()), 1e-30)) * size, dropped
+        (bound,) = scaling.bounds
+        return average * min(1.0, bound / max(float(average.norm()), 1e-30)) * size, tally
 
 
 class Unclipped(Clipper):
     """Gradients as they come."""
 
-    def sums(self, batch: Any, clip_norm: float, *layout: Any) -> tuple[Tensor, int]:
-        return super().sums(batch, math.inf, *layout)
+    def tallied(self, batch: Any, scaling: Scaling, *layout: Any) -> tuple[Tensor, Tally]:
+        return super().tallied(batch, Clipped((math.inf,)), *layout)
 
 
 @cache

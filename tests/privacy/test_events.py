@@ -112,6 +112,7 @@ EXAMPLES = (
     ),
     events.SignVector(5, 4, 3, 1, 2**63, **SCOPE),
     events.ProjectiveGeometryResponse(10, 3, 3, 1, largest_inclusion(13, 4, Fraction(1)), **SCOPE),
+    events.SummedDiscreteGaussian(4, Fraction(25, 2), 3, 4, 5, **SCOPE),
 )
 by_kind = pytest.mark.parametrize("event", EXAMPLES, ids=lambda event: type(event).__name__)
 leaf_kinds = [event for event in EXAMPLES if isinstance(event, events.Leaf)]
@@ -176,6 +177,8 @@ POSITIVE = [
     (EXAMPLES[7], "alpha"),
     (EXAMPLES[7], "beta"),
     (EXAMPLES[13], "epsilon"),
+    (EXAMPLES[18], "squared_sensitivity"),
+    (EXAMPLES[18], "variance"),
 ]
 
 
@@ -205,6 +208,9 @@ WHOLE = [
     (EXAMPLES[10], "count", 1),
     (EXAMPLES[13], "inputs", 2),
     (EXAMPLES[13], "outputs", 1),
+    (EXAMPLES[18], "honest", 1),
+    (EXAMPLES[18], "survivors", 3),
+    (EXAMPLES[18], "dimension", 1),
 ]
 
 

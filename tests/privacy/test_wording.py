@@ -51,6 +51,10 @@ EVENTS: dict[str, tuple[events.Event, list[str]]] = {
         events.DiscreteGaussian(Fraction(4), Fraction(9), 1, **SCOPE),
         ["Discrete Gaussian", "deviation 3", "2 (Euclidean norm)"],
     ),
+    "SummedDiscreteGaussian": (
+        events.SummedDiscreteGaussian(Fraction(4), Fraction(9), 5, 6, 7, **SCOPE),
+        ["a share of standard deviation 3", "2 (Euclidean norm)", "At least 5 shares"],
+    ),
     "RandomizedResponse": (
         RandomizedResponse(categories=3, epsilon=1.0).event,
         ["one of 3", f"{math.e / (math.e + 2):.6g}", digits.below(1 / (math.e + 2))],

@@ -25,6 +25,9 @@ from .tape import Coins
 
 Rows = dict[str, list[Any]]
 PEOPLE, ROUNDS = 6, 4
+ONE = 2
+"""The place of whoever reports alone."""
+
 QUESTIONS = {
     "smoker": tacit.YesNo(),
     "region": tacit.OneOf(("north", "south", "east")),
@@ -67,16 +70,16 @@ def person(seed: int = 0) -> Rows:
 def answers(everything: bool) -> Iterator[Pair]:
     """Somebody else's answers in one place: all of them, one of them, or one that is refused."""
     rows, other = person(), person(1)
-    for place in (0, 3, PEOPLE - 1) if everything else (2,):
+    for place in (0, 3, PEOPLE - 1) if everything else (ONE,):
         yield Pair(f"somebody else at {place}", rows, _put(rows, place, **_row(other, place)))
         for name, values in ACCEPTED.items():
             for value in values if everything else values[:3]:
                 pair = rows, _put(rows, place, **{name: value})
                 yield Pair(f"{name} {value!r:.30} at {place}", *pair)
     for name in QUESTIONS:
-        first = _put(rows, 1, **{name: REFUSED[0]})
+        first = _put(rows, ONE, **{name: REFUSED[0]})
         for value in REFUSED[1:] if everything else REFUSED[1:4]:
-            yield Pair(f"{name} refused", first, _put(rows, 1, **{name: value}))
+            yield Pair(f"{name} refused", first, _put(rows, ONE, **{name: value}), refused=True)
 
 
 def _row(rows: Rows, place: int) -> dict[str, Any]:
@@ -154,7 +157,7 @@ def client_draws(name: str, offered: str) -> Path:
             sent: list[bytes] = []
             client._connection = Sent(sent)  # type: ignore[assignment]
             client._must_be_open = client.must_be_unused = nothing  # type: ignore[method-assign]
-            client.report("token", _row(data, 2))
+            client.report("token", _row(data, ONE))
             return Outcome(sent, terms.certificate.event)
 
     return Path(f"Client {name}", "any-two-inputs", run, answers, (f"Client.{offered}",))

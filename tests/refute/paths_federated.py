@@ -12,11 +12,13 @@ from torch import nn
 from tacit.federated import rounds
 from tacit.federated.algorithms.registry import algorithm
 from tacit.federated.client_level.adaptive import Adaptive
+from tacit.federated.client_level.distributed import SecureClientPrivacy
 from tacit.federated.client_level.privacy import ClientPrivacy
 from tacit.federated.model import Data
 from tacit.federated.record_level.privacy import RecordPrivacy
 from tacit.federated.record_level.silo import Silo
 from tacit.federated.rounds import RunOptions
+from tacit.federated.secure import Stage
 from tacit.federated.torch_model import TorchModel, mlp
 
 from .adversary import FEW, Columns, hostile_rows, neighbours
@@ -49,6 +51,21 @@ def held(seed: int, rows: int = 8) -> Data:
     )
 
 
+def pairs_of_clients(everything: bool) -> Iterator[Pair]:
+    others = [held(seed) for seed in range(1, CLIENTS)]
+    blank = Data(np.full((8, COLUMNS), np.nan, np.float32), np.zeros(8, np.int64))
+    rows = hostile_rows(COLUMNS, -1, 1)
+    for kind in rows if everything else (*FEW, "far"):
+        row = np.full(COLUMNS, 1e5) if kind == "far" else rows[kind]
+        with np.errstate(over="ignore"):
+            mine = Data(np.tile(row, (8, 1)).astype(np.float32), np.arange(8) % CLASSES)
+        for place in (0, 3, CLIENTS - 1) if everything else (0,):
+            with_it, without = list(others), list(others)
+            with_it.insert(place, mine)
+            without.insert(place, blank)
+            yield Pair(f"client of {kind} rows at {place}", with_it, without)
+
+
 def clients(name: str, chosen: str, module: Any, **options: Any) -> Path:
     settings = {"cohort": CLIENTS, "epsilon": 1, "delta": 1e-5, "rounds": 2, "clip_norm": 0.1}
 
@@ -62,25 +79,30 @@ def clients(name: str, chosen: str, module: Any, **options: Any) -> Path:
         )
         return Outcome((np.asarray(found.model), privacy.clip_norms), privacy.event)
 
-    def pairs(everything: bool) -> Iterator[Pair]:
-        others = [held(seed) for seed in range(1, CLIENTS)]
-        blank = Data(np.full((8, COLUMNS), np.nan, np.float32), np.zeros(8, np.int64))
-        rows = hostile_rows(COLUMNS, -1, 1)
-        for kind in rows if everything else (*FEW, "far"):
-            row = np.full(COLUMNS, 1e5) if kind == "far" else rows[kind]
-            with np.errstate(over="ignore"):
-                mine = Data(np.tile(row, (8, 1)).astype(np.float32), np.arange(8) % CLASSES)
-            for place in (0, 3, CLIENTS - 1) if everything else (0,):
-                with_it, without = list(others), list(others)
-                with_it.insert(place, mine)
-                without.insert(place, blank)
-                yield Pair(f"client of {kind} rows at {place}", with_it, without)
-
     def claim(query: Query) -> float:
         # Sums are in 2^20 steps of the clip norm, signs in whole numbers.
         return query.claim or 2.0**20
 
-    return Path(f"ClientPrivacy {name}", ADJACENCY, run, pairs, ("federated.ClientPrivacy",), claim)
+    covers = ("federated.ClientPrivacy",)
+    return Path(f"ClientPrivacy {name}", ADJACENCY, run, pairs_of_clients, covers, claim)
+
+
+def secure_clients(name: str, chosen: str, module: Any, **options: Any) -> Path:
+    """Noise from the clients, under masks that cancel; some of them lost."""
+
+    def run(people: list[Data], coins: Coins) -> Outcome:
+        torch.manual_seed(0)
+        made = TorchModel(module)
+        budget = {"size": made.layout.size, "epsilon": 1, "delta": 1e-5, "rounds": 2}
+        privacy = SecureClientPrivacy(CLIENTS, **budget, clip_norm=0.1, **options, rng=coins)
+        config = algorithm(chosen).config(weighted=False)
+        found = rounds.run(
+            chosen, made, people, 2, RunOptions(config=config, coordinator=privacy, seed=0)
+        )
+        return Outcome(np.asarray(found.model), privacy.event)
+
+    covers = ("federated.SecureClientPrivacy",)
+    return Path(f"SecureClientPrivacy {name}", ADJACENCY, run, pairs_of_clients, covers)
 
 
 ADJACENCY = "zero-out"
@@ -134,6 +156,15 @@ def paths() -> list[Path]:
             adaptive=Adaptive(count_noise=20.0),
         ),
         clients("a buffer that a pass writes", "fedavg", Centred),
+        secure_clients("fedavg", "fedavg", mlp(COLUMNS, CLASSES)),
+        secure_clients("fsvrg", "fsvrg", mlp(COLUMNS, CLASSES), masks=False),
+        secure_clients(
+            "some are lost",
+            "fedavg",
+            Centred,
+            lost=2,
+            losses=lambda number: {1: Stage(number), 4: Stage.MASKED},
+        ),
         silo("fedavg", "fedavg"),
         silo("fedsgd", "fedsgd"),
     ]

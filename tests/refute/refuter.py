@@ -45,6 +45,8 @@ class Pair:
     name: str
     one: Any
     other: Any
+    refused: bool = False
+    """Whether both must be refused, and in the same words."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Verdict:
     where: str = ""
     faults: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
-    """Where both runs raised the same error: nothing was tried there."""
+    """Where both runs raised the same error and should not have: nothing was tried there."""
     seen: set[str] = field(default_factory=set)
 
     @property
@@ -91,20 +93,21 @@ def refute(path: Path, everything: bool = False) -> Verdict:
     """Replay the path on all its neighbours."""
     verdict = Verdict(path.name)
     for pair in path.pairs(everything):
-        _compare(path, pair.one, pair.other, pair.name, verdict)
+        _compare(path, pair, verdict)
         verdict.neighbours += 1
         if everything:
-            _compare(path, pair.other, pair.one, f"{pair.name}, turned", verdict)
+            turned = Pair(f"{pair.name}, turned", pair.other, pair.one, pair.refused)
+            _compare(path, turned, verdict)
             verdict.neighbours += 1
     return verdict
 
 
-def _compare(path: Path, one: Any, other: Any, name: str, verdict: Verdict) -> None:
-    first = Tape()
-    known = _ran(path, one, first)
+def _compare(path: Path, pair: Pair, verdict: Verdict) -> None:
+    name, first = pair.name, Tape()
+    known = _ran(path, pair.one, first)
     second = first.rewound()
     try:
-        found = _ran(path, other, second)
+        found = _ran(path, pair.other, second)
         if not isinstance(found.released, BaseException):
             second.finished()
     except Diverged as diverged:
@@ -120,8 +123,10 @@ def _compare(path: Path, one: Any, other: Any, name: str, verdict: Verdict) -> N
         verdict.faults.append(f"{name}: another event is stated")
     if (left := difference(known.released, found.released)) is not None:
         verdict.faults.append(f"{name}: what leaves differs, {left}")
-    if isinstance(known.released, BaseException):
+    if isinstance(known.released, BaseException) and not pair.refused:
         verdict.refusals.append(f"{name}: {known.released}")
+    if pair.refused and not isinstance(known.released, BaseException):
+        verdict.faults.append(f"{name}: nothing is refused")
     _judge(path, second.queries, Claims(known.event), name, verdict)
 
 
@@ -220,7 +225,7 @@ def _noise_of(leaf: events.Event) -> Iterator[tuple[str, Fraction, float]]:
             yield "gaussian", leaf.sigma, float(leaf.l2_sensitivity)
             # Gradients get it in floats.
             yield "gaussian", Fraction(float(leaf.sigma)), float(leaf.l2_sensitivity)
-        case events.DiscreteGaussian():
+        case events.DiscreteGaussian() | events.SummedDiscreteGaussian():
             yield "discrete gaussian", leaf.variance, math.sqrt(leaf.squared_sensitivity)
         case events.Laplace():
             yield "laplace", leaf.scale, float(leaf.l1_sensitivity)

@@ -26,6 +26,7 @@ from . import (
     paths_in_order,
     paths_learned,
     paths_local,
+    paths_loop,
     paths_posteriors,
     paths_queries,
     paths_statistics,
@@ -63,6 +64,7 @@ def paths() -> list[Path]:
         paths_statistics,
         paths_training,
         paths_in_order,
+        paths_loop,
         paths_learned,
         paths_queries,
         paths_posteriors,
@@ -109,7 +111,9 @@ def offered() -> set[str]:
         "Ballot",
         "private_training.train",
         "private_training.train_in_order",
+        "private_training.TrainingLoop",
         "federated.ClientPrivacy",
+        "federated.SecureClientPrivacy",
         "federated.Silo",
     }
 

@@ -19,7 +19,17 @@ import pytest
 from tacit.anonymize import training as anonymizing
 from tacit.central.queries import duckdb_engine, postgres_engine
 from tacit.central.statistics import released, rows
-from tacit.central.training import correlated, kinds, probing, rowwise, scaling, turns
+from tacit.central.training import (
+    correlated,
+    gradients,
+    kinds,
+    loading,
+    loop,
+    probing,
+    rowwise,
+    scaling,
+    turns,
+)
 from tacit.central.training.tracing import Unfit
 from tacit.data import lines
 from tacit.federated.torch_model import TorchModel
@@ -27,7 +37,7 @@ from tacit.local.channels import PartitionedChannel
 from tacit.local.inference import losses
 from tacit.local.learned import base, private_features, private_partitions
 from tacit.local.learned.features import QuantileTransform
-from tacit.privacy import errors
+from tacit.privacy import errors, silence
 from tacit.privacy.accounting import participation
 
 from .refuter import Verdict, refute
@@ -98,12 +108,58 @@ def test_sums_of_earlier_steps_that_are_not_mixed_in(monkeypatch: Any) -> None:
     assert found("private_training.train_in_order mlp").refuted
 
 
+def test_a_data_set_whose_errors_are_shown(monkeypatch: Any) -> None:
+    @contextmanager
+    def shown(self: Any) -> Any:
+        yield
+
+    monkeypatch.setattr(silence.Watch, "silent", shown)
+    assert found("private_training.TrainingLoop a data set that raises").refuted
+
+
+def test_records_that_draw_from_one_stream(monkeypatch: Any) -> None:
+    """How much one record draws decides how all after it are augmented."""
+    monkeypatch.setattr(loading, "_draw_from", lambda words: None)
+    assert found("private_training.TrainingLoop a data set that raises").refuted
+
+
+def test_records_that_belong_to_two_processes(monkeypatch: Any) -> None:
+    def all_of_them(plan: Any, rows: Any, loaded: Any, among: Any) -> Any:
+        return replace(plan, parts=(plan.records,) * among.size), rows
+
+    monkeypatch.setattr(loop, "_divided", all_of_them)
+    assert found("private_training.TrainingLoop two processes, every record").refuted
+
+
+def test_noise_that_is_shared_out(monkeypatch: Any) -> None:
+    """Each process adds a part of the noise to its own sum, with a part of the deviation."""
+
+    def shares(ranks: Any, sums: Any, tally: Any, noise: Any, divisor: float) -> Any:
+        whole = sums.double()
+        replace(noise, sigma=noise.sigma / ranks.size).add_to(whole, divisor)
+        ranks.add(whole)
+        return whole, tally
+
+    monkeypatch.setattr(gradients, "together", shares)
+    assert found("private_training.TrainingLoop two processes").refuted
+
+
+def test_a_step_that_takes_two_samples(monkeypatch: Any) -> None:
+    """Two noisy updates, of which one is counted."""
+    draw = gradients.NoisyGradients.draw
+
+    def twice(self: Any) -> Any:
+        return draw(self) + draw(self)
+
+    monkeypatch.setattr(gradients.NoisyGradients, "draw", twice)
+    assert found("private_training.train mlp, every record").refuted
+
+
 def test_a_count_without_noise(monkeypatch: Any) -> None:
     """The clip norm of the next step tells who was there."""
     rounded = kinds.rounded_gaussian
 
-    def settled(self: Any, gradient: Any, tally: Any, stream: Any) -> None:
-        gradient.mul_(self.clip_norm)
+    def settled(self: Any, tally: Any, stream: Any) -> None:
         rounded(self.deviation, 1, stream)
         self.clip_norm *= math.exp(-0.2 * tally.signs / (2 * self.expected_size))
         self.scaling = scaling.Limited(self.room, self.clip_norm)
@@ -309,3 +365,26 @@ def test_products_that_depend_on_a_rows_place() -> None:
         [sys.executable, "-c", FLOAT_PRODUCTS], env=given, cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+def test_updates_that_are_clipped_before_they_are_rounded_alone(monkeypatch: Any) -> None:
+    """The rounded vector of a client is not measured in integers."""
+    from tacit.federated.client_level import grid
+
+    monkeypatch.setattr(grid, "clip_l2", lambda values, radius: values)
+    monkeypatch.setattr(grid, "_SLACK", 0.0)
+    monkeypatch.setattr(grid.Grid, "bound", property(lambda self: self.steps))
+    assert found("SecureClientPrivacy fedavg").refuted
+
+
+def test_clients_that_are_silent_where_their_model_fails(monkeypatch: Any) -> None:
+    """A client that raised sends nothing, not even noise: the server hears it."""
+    from tacit.federated.client_level import distributed
+
+    shared = distributed.SharePlan.share
+    monkeypatch.setattr(
+        distributed.SharePlan,
+        "share",
+        lambda self, encoded, rng: shared(self, encoded, rng) if encoded.any() else encoded,
+    )
+    assert found("SecureClientPrivacy fedavg").refuted

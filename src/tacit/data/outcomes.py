@@ -100,7 +100,8 @@ def column(where: str, values: Any, name: str) -> Reals:
     except (TypeError, ValueError):
         pass
     condition = "one column of numbers with at least one row, and none may be missing"
-    raise errors.InvalidData(f"{where}: {name} must be {condition}.")
+    remedy = "Leave out people without one."
+    raise errors.InvalidData(f"{where}: {name} must be {condition}. {remedy}")
 
 
 def _number(value: Any) -> Any:

@@ -16,14 +16,14 @@ from tacit.federated.algorithms import server_updates as aggregation
 from tacit.federated.algorithms.registry import Algorithm, Phase
 from tacit.federated.algorithms.server_updates import Averaged
 from tacit.federated.config import Config
-from tacit.federated.payload import Layout, Payload
+from tacit.federated.payload import Layout, Payload, Vector
 from tacit.privacy import errors
 
 
 class Coordinator(Protocol):
     """A rule that chooses cohorts and combines replies.
 
-    Subclasses inherit default implementations of `admit` and `refuses`.
+    Subclasses inherit default implementations of `admit`, `sends` and `refuses`.
     """
 
     hides_failures: bool = False
@@ -44,6 +44,10 @@ class Coordinator(Protocol):
         BudgetExceeded
             Before a round that would cost more than what is remaining.
         """
+
+    def sends(self, received: Mapping[str, Vector]) -> None:
+        """Note what clients of a phase are sent. By default nothing is done."""
+        return None
 
     def refuses(self, number: int, client: int, reply: Payload) -> str:
         """Return why a well-formed reply does not count in this round, or "" if it does."""

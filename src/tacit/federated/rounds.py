@@ -235,6 +235,7 @@ class Server:
         """Return what is sent in a phase, and to which clients."""
         names = self.algorithm.phases[index].receives
         receives = {name: self._sent[name] for name in names}
+        self.coordinator.sends(receives)
         self._down += len(self._there) * sum(array.nbytes for array in receives.values())
         return receives, self._there
 

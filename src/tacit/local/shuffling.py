@@ -82,7 +82,7 @@ def shuffled(channel: Any, people: int = 13_500, delta: float = 1e-6, fake: int 
     0.037
     """
     honest = _honest(people, fake)
-    delta = errors.probability("shuffled", "delta", delta)
+    delta = _delta("shuffled", delta, people)
     channel = getattr(channel, "channel", channel)
     channel = channel() if callable(channel) else channel  # a mechanism makes its channel
     local = _local(channel)
@@ -114,17 +114,24 @@ def readers(reports: Any, delta: float = DELTA, fake: int = 0) -> Readers:
     weakest one of all kinds and rounds, and nothing adds up. Of people with several reports only
     the local guarantee is stated.
     """
-    delta = errors.probability("readers", "delta", delta)
     rounds = reports if isinstance(reports, list | tuple) else [reports]
     counts = [count for one in rounds for _, count in one.channel.kinds(one.columns)]
     if not counts:
         errors.refuse("readers", "reports", "at least one", 0)
     people = min(counts)
+    delta = _delta("readers", delta, sum(counts))
     _honest(people, fake)
     # What is stated follows from the number of the smallest kind, and from the events that a
     # certificate names: also those of a sheet that nobody got.
     kinds = {one.per_person.event(one.channel) for one in rounds if len(one)}
     return Readers(weakest(kinds, people - fake, delta), people, fake)
+
+
+def _delta(where: str, delta: Any, people: int) -> float:
+    """Check δ; with 0, readers are promised what holds for a report."""
+    if isinstance(delta, int | float) and delta == 0:
+        return 0.0
+    return errors.delta_in_range(where, delta, records=people)
 
 
 def _honest(people: int, fake: int) -> int:

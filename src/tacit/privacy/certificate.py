@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from tacit.privacy import canonical, errors, events, files, guarantees, plain, shown, wording
 from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.accounting.ledger import Account
+from tacit.privacy.accounting.outsiders import Outsiders
 from tacit.privacy.accounting.readers import Readers
 from tacit.privacy.errors import CertificateError
 from tacit.privacy.randomness import Randomness, source
@@ -80,8 +81,8 @@ class Certificate:
     library: str
     signature: tuple[str, str] | None = None
     """Public key and Ed25519 signature, in hexadecimal."""
-    readers: Readers | None = None
-    """What readers of the result learn, who never see the reports that it was learned from."""
+    readers: Readers | Outsiders | None = None
+    """What readers of the result learn, who never see what it was learned from."""
     about: tuple[str, ...] = ()
     """What people were asked, and what was answered from it: public sentences."""
 
@@ -355,9 +356,13 @@ def _parse(data: Any) -> Certificate:
         issued=_text(data["issued"]),
         library=_text(data["library"]),
         signature=signature,
-        readers=Readers.from_plain(data["readers"]) if "readers" in data else None,
+        readers=_readers(data["readers"]) if "readers" in data else None,
         about=tuple(map(_text, _is(list, data.get("about", [])))),
     )
+
+
+def _readers(body: dict[str, Any]) -> Readers | Outsiders:
+    return Outsiders.from_plain(body) if "of" in body else Readers.from_plain(body)
 
 
 def _digest(body: dict[str, Any]) -> str:

@@ -49,7 +49,7 @@ def explain(
             *warning,
             *(["What it is about", *_bullets(list(about)), ""] if about else []),
             "Who is protected, from whom",
-            *_bullets(_who(guarantee)),
+            *_bullets(_who(guarantee, event)),
             "",
             "How well",
             *_bullets(how_well(guarantee)),
@@ -199,7 +199,7 @@ def standard_limits(event: events.Event) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _who(guarantee: Guarantee) -> list[str]:
+def _who(guarantee: Guarantee, event: events.Event) -> list[str]:
     if isinstance(guarantee, NotPrivate | Unproven):
         return [f"No {guarantee.unit} is protected, as far as has been proved."]
     unit = guarantee.unit
@@ -215,6 +215,9 @@ def _who(guarantee: Guarantee) -> list[str]:
     whom = "including whoever collects it" if local else "but not from whoever holds the raw data"
     if unit is Unit.CLIENT and not local:
         whom = "but not from the server that gathers what clients send"
+    beyond = {leaf.including() for leaf in events.leaves(event)}
+    if len(beyond) == 1 and None not in beyond:
+        whom = f"and {beyond.pop()}"
     return [
         protected,
         f"From anyone who sees what was released, whatever else they know, {whom}.",

@@ -240,3 +240,44 @@ def test_questions_on_no_sheet_are_named(tmp_path: Path, capsys: Any) -> None:
         plain = tacit.Survey(questions, epsilon=1, sheets=sheets).to_plain()
         path.write_text(json.dumps(plain))
         assert ("nobody is asked: pets." in run(capsys, "survey", "show", path)[1]) is unasked
+
+
+FORM = "Would you come again?,Ward,Hours (a week)\nYes,Surgery,8.5\nNo,Children,40\nYes,Surgery,0\n"
+
+
+def test_questions_of_a_form_are_drafted_released_and_asked_about(
+    tmp_path: Path, capsys: Any
+) -> None:
+    """The columns of a form have the questions as names, with spaces and question marks."""
+    rows, path, out = (tmp_path / one for one in ("form.csv", "form.json", "r.parquet"))
+    head, *lines = FORM.splitlines()
+    rows.write_text("\n".join([head, *lines * 40]) + "\n")
+    declared = ("--declare", "Ward=Surgery,Children", "--declare", "Hours (a week)=0:80")
+    assert run(capsys, "survey", "draft", rows, "--epsilon", 4, "--out", path, *declared)[0] == 0
+    drafted = json.loads(path.read_text())["questions"]
+    texts = [one["text"] for one in drafted.values()]
+    assert texts == ["Would you come again?", "Ward?", "Hours (a week)?"]
+    assert run(capsys, "survey", "release", path, rows, *EACH, "--out", out)[0] == 0
+    for question in ("share of Would you come again?", "mean Hours (a week)"):
+        code, told, _ = run(capsys, "ask", out, question, "--json")
+        assert code == 0
+        assert {"value", "standard_error", "interval", "covers", "guarantee"} <= set(
+            json.loads(told)
+        )
+    rows.write_text("a: b,c\n1,2\n")
+    code, _, err = run(capsys, "survey", "draft", rows, "--epsilon", 4, "--out", tmp_path / "no")
+    assert code == 2
+    assert "without : and =" in " ".join(err.split())
+
+
+def test_a_missing_answer_is_refused_with_what_to_do(
+    survey: Path, people: Path, tmp_path: Path, capsys: Any
+) -> None:
+    for column in ("smoker", "region", "income", "born"):
+        rows = pd.read_csv(people).astype(object)
+        rows.loc[3, column] = None
+        rows.to_csv(tmp_path / "gap.csv", index=False)
+        words = ("survey", "release", survey, tmp_path / "gap.csv", *EACH)
+        code, _, err = run(capsys, *words, "--out", tmp_path / "r.parquet")
+        assert code == 2
+        assert "eave out people without one." in " ".join(err.split())

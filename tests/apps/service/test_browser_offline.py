@@ -28,9 +28,12 @@ class Traveller(Visitor):
         self.page.evaluate("navigator.serviceWorker.ready.then(() => true)")
 
     def leave(self) -> None:
+        """Cut the connection. On a busy machine a new process of the browser hears of it late."""
         self.context.set_offline(True)
+        self.context.route("**/v1/**", lambda route: route.abort("internetdisconnected"))
 
     def arrive(self) -> None:
+        self.context.unroute("**/v1/**")
         self.context.set_offline(False)
 
     def agree(self) -> None:

@@ -423,7 +423,7 @@ def test_a_crash_while_a_round_opens_leaves_all_of_it_or_nothing(
         raise RuntimeError
 
     with monkeypatch.context() as patched:
-        patched.setattr("tacit.apps.service.store._mechanism_of", crash)
+        patched.setattr("tacit.apps.service.rows.of_round", crash)
         with pytest.raises(RuntimeError):
             campaign.store.open_round(campaign.id, 2, second)
     assert campaign.store.describe(campaign.id)["round"] == 1

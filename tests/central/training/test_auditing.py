@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tacit.central.training import probing, training
+from tacit.central.training import loop, probing
 from tacit.central.training.auditing import TrainingAudit, audit_training
 from tacit.central.training.clipping import Clipper
 from tacit.central.training.noise import Noise
@@ -64,7 +64,7 @@ def fourfold(self: Schedule, stream: Randomness) -> tuple[Tensor, Tensor]:
 
 CLIPPED = Clipper.tallied
 MUTANTS = {
-    "faint noise": (training, "Noise", Faint),
+    "faint noise": (loop, "Noise", Faint),
     "not clipped": (Clipper, "tallied", unclipped),
     "more in a batch": (Schedule, "layout", fourfold),
 }

@@ -300,7 +300,7 @@ def test_the_clip_norm_finds_the_quantile():
         stream = Seeded(3)
         for _ in range(200):
             signs = int(np.where(norms <= made.clip_norm, 1, -1).sum())
-            made.settle(torch.zeros(1), Tally(0, signs), stream)
+            made.settle(Tally(0, signs), stream)
             assert made.scaling == Limited(made.room, made.clip_norm)
         assert abs((norms <= made.clip_norm).mean() - quantile) < 0.05
 
@@ -310,7 +310,7 @@ def test_the_count_has_the_stated_noise_and_sensitivity(monkeypatch):
     moved = []
     for seed in range(3000):
         made = following(kind)
-        made.settle(torch.zeros(1), Tally(0, 0), Seeded(seed))
+        made.settle(Tally(0, 0), Seeded(seed))
         moved.append(math.log(made.clip_norm / 0.7))
     assert abs(np.std(moved) / (7.0 / 100) - 1) < 5 / math.sqrt(2 * 3000)
     assert abs(np.mean(moved)) < 5 * 0.07 / math.sqrt(3000)
@@ -318,7 +318,7 @@ def test_the_count_has_the_stated_noise_and_sensitivity(monkeypatch):
     ends = []
     for signs in (0, 1):
         made = following(kind)
-        made.settle(torch.zeros(1), Tally(0, signs), Seeded(0))
+        made.settle(Tally(0, signs), Seeded(0))
         ends.append(math.log(made.clip_norm))
     # A record or its blank: half a count apart, over the expected batch of 100.
     assert ends[0] - ends[1] == pytest.approx(0.5 / 100)
@@ -327,14 +327,15 @@ def test_the_count_has_the_stated_noise_and_sensitivity(monkeypatch):
 def test_no_draw_makes_the_clip_norm_infinite_or_zero():
     for signs, end in ((10**9, 2.0**-24), (-(10**9), 2.0**24)):
         made = following(AdaptiveClipping(rate=100))
-        made.settle(torch.zeros(1), Tally(0, signs), Seeded(0))
+        made.settle(Tally(0, signs), Seeded(0))
         assert made.clip_norm == pytest.approx(end)
 
 
 def test_gradients_of_adaptive_clipping_are_in_the_units_of_the_loss():
     made = following(AdaptiveClipping(), clip="0.25")
     gradient = torch.ones(3)
-    made.settle(gradient, Tally(0), Seeded(0))
+    made.finish(gradient)
+    made.settle(Tally(0), Seeded(0))
     assert gradient.tolist() == [0.25] * 3
     assert made.clip_norm != 0.25
 

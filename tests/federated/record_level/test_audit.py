@@ -79,8 +79,8 @@ def test_canaries_prove_something_and_no_more_than_is_claimed() -> None:
 def test_without_clipping_it_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     """All guesses are right, whatever was claimed."""
 
-    def unclipped(losses: Tensor, squared: Tensor, *given: Any) -> tuple[Tensor, Tensor]:
-        return torch.ones_like(squared), torch.ones_like(squared, dtype=torch.bool)
+    def unclipped(losses: Tensor, squared: Tensor, *given: Any) -> tuple[Tensor, Tensor, int]:
+        return torch.ones_like(squared), torch.ones_like(losses, dtype=torch.bool), 0
 
     monkeypatch.setattr(clipping, "factors", unclipped)
     assert proved(1.0).epsilon > 1
@@ -132,7 +132,7 @@ def bound(*, sampled: bool = False, runs: int = 2500) -> float:
 @pytest.fixture
 def swift(monkeypatch: pytest.MonkeyPatch) -> None:
     """The module draws nothing at random: its seed, half of an answer's time, may be left out."""
-    monkeypatch.setattr(gradients, "secret_draws", lambda stream, device: nullcontext())
+    monkeypatch.setattr(gradients.SecretDraws, "active", lambda self: nullcontext())
 
 
 @pytest.mark.slow

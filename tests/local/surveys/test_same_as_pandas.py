@@ -122,3 +122,12 @@ def test_an_overview_answers_every_question_once() -> None:
         *("mean income", "median income", "mean age", "median age", "mean born", "median born"),
     ]
     assert answers[3].value == pytest.approx(ROWS["income"].mean())
+
+
+def test_rows_that_tell_nothing_have_the_whole_range_as_interval() -> None:
+    rows = ROWS.assign(region="north")
+    nobody = SURVEY.answer(rows, "median income by region").estimates[1]
+    assert np.isnan(nobody.value)
+    assert nobody.interval == (0, 10)
+    with pytest.raises(tacit.errors.InvalidData, match="two rows or more"):
+        SURVEY.answer(rows[:1], "mean income")

@@ -10,6 +10,7 @@ choice is not accounted for.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +22,11 @@ from tacit.data.datasets.base import Dataset
 from tacit.data.schema import ArraySchema
 from tacit.federated import partition, rounds
 from tacit.federated.algorithms.registry import algorithm
+from tacit.federated.client_level.distributed import SecureClientPrivacy
 from tacit.federated.client_level.privacy import ClientPrivacy
 from tacit.federated.model import Data
 from tacit.federated.rounds import Reply, RunOptions
+from tacit.federated.secure import Stage
 from tacit.federated.torch_model import TorchModel
 from tacit.privacy import errors
 from tacit.privacy.randomness import Randomness
@@ -94,6 +97,7 @@ def measure(
     epsilon: float = 8.0,
     delta: float = 1e-5,
     dropout: float = 0.0,
+    corrupt: float | None = None,
     settings: ClientLevelSettings = ClientLevelSettings(),  # noqa: B008
     seed: int = 0,
     rng: Randomness | None = None,
@@ -108,6 +112,10 @@ def measure(
         Number of clients, and what the last model may cost each of them.
     dropout : float
         Probability that a reply is lost.
+    corrupt : float, optional
+        Share of the clients who may side with the server. With it the clients add the noise, and
+        nobody has to trust the server; all are asked in every round. Masks are left out of the
+        simulation: sums are the same.
     settings : ClientLevelSettings
         Settings of the training.
     seed : int
@@ -122,16 +130,22 @@ def measure(
         for part in partition.iid(len(data), clients, seed=seed)
     ]
     fedavg = algorithm("fedavg")
-    private = ClientPrivacy(
-        clients,
-        cohort=settings.cohort * clients,
-        epsilon=epsilon,
-        delta=delta,
-        rounds=settings.rounds,
-        clip_norm=settings.clip_norm,
-        rng=rng,
-    )
     model = TorchModel(lambda: _softmax(data.rows, prepared.classes))
+    budget: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rounds": settings.rounds}
+    budget |= {"clip_norm": settings.clip_norm, "rng": rng}
+    private: ClientPrivacy | SecureClientPrivacy
+    if corrupt is None:
+        private = ClientPrivacy(clients, cohort=settings.cohort * clients, **budget)
+    else:
+        private = SecureClientPrivacy(
+            clients,
+            size=model.layout.size,
+            corrupt=round(corrupt * clients),
+            lost=_most_lost(clients, dropout),
+            masks=False,
+            losses=lambda number: _losses(seed, number, clients, dropout),
+            **budget,
+        )
 
     def drop(number: int, client: int, reply: Reply) -> Reply | None:
         # By client and round alone: whose reply is lost must not depend on who else is asked.
@@ -153,23 +167,43 @@ def measure(
             ),
             seed=seed,
             coordinator=private,
-            intercept=drop if dropout else None,
+            intercept=drop if dropout and corrupt is None else None,
         ),
     )
     right = model.evaluate(end.model, prepared.test.rows, prepared.test.labels).accuracy
     return _outcome(right, end, private)
 
 
-def _outcome(accuracy: float, end: rounds.RunResult, private: ClientPrivacy) -> ClientLevelResult:
+def _most_lost(clients: int, dropout: float) -> int:
+    """Return how many clients are lost in a round at most, but once in thirty thousand."""
+    spread = math.sqrt(clients * dropout * (1 - dropout))
+    return math.ceil(clients * dropout + 4 * spread)
+
+
+def _losses(seed: int, number: int, clients: int, dropout: float) -> dict[int, Stage]:
+    """Return at which step which client is lost: any step before its vector is sent."""
+    drawn = np.random.default_rng([seed, 1, number])
+    gone = np.flatnonzero(drawn.random(clients) < dropout)
+    return {int(client): Stage(int(drawn.integers(Stage.MASKED + 1))) for client in gone}
+
+
+def _outcome(
+    accuracy: float, end: rounds.RunResult, private: ClientPrivacy | SecureClientPrivacy
+) -> ClientLevelResult:
     requests = sum(one.asked for one in end.history)
+    if isinstance(private, SecureClientPrivacy):
+        counted, noise = private.survivors, private.plan.noise_multiplier
+    else:
+        counted = [one.counted for one in end.history]
+        noise = float(private.plan.multiplier)
     return ClientLevelResult(
         accuracy=accuracy,
         epsilon=private.spent,
         delta=private.plan.delta,
         rounds=len(end.history),
         skipped=sum(one.skipped for one in end.history),
-        answered=sum(one.counted for one in end.history) / max(requests, 1),
-        noise_multiplier=float(private.plan.multiplier),
+        answered=sum(counted) / max(requests, 1),
+        noise_multiplier=noise,
     )
 
 

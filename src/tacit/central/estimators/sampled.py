@@ -29,7 +29,7 @@ from tacit.privacy.randomness import Randomness
 
 if TYPE_CHECKING:
     from tacit.central.training.schedule import Schedule
-    from tacit.central.training.training import Trained
+    from tacit.central.training.trained import Trained
 
 _RATE = 8.0
 _MOMENTUM = 0.9

@@ -39,7 +39,8 @@ from tacit.audit import guesses as guessing
 from tacit.audit.guesses import Proof
 from tacit.central.training.clipping import flat_data
 from tacit.central.training.tracing import Loss
-from tacit.central.training.training import Trained, train
+from tacit.central.training.trained import Trained
+from tacit.central.training.training import train
 from tacit.privacy import errors
 from tacit.privacy.decimals import above, below
 from tacit.privacy.randomness import Randomness
@@ -118,18 +119,12 @@ def audit_training(
     options
         Further options of `train`: batch_size, steps, epochs, noise_multiplier and so on.
     """
-    count = errors.whole("audit_training", "canaries", canaries, least=2, most=10**7)
     certainty = errors.probability("audit_training", "certainty", certainty, zero=False)
-    inside = guessing.coins(count, guessing.apart(rng))
-    if len({part is None for part in (module, data, loss)}) > 1:
-        given = [type(part).__name__ for part in (module, data, loss)]
-        errors.refuse("audit_training", "module, data and loss", "given together", given)
-    records = () if data is None else flat_data(data)
-    beside = _Beside(module, count)
+    made = Canaries(module, data, loss, canaries=canaries, clip_norm=clip_norm, rng=rng)
     trained = train(
-        beside,
-        _rows(torch.from_numpy(inside), records),
-        _Pull(loss, _LOUD * float(errors.positive("audit_training", "clip_norm", clip_norm))),
+        made.module,
+        made.data,
+        made.loss,
         epsilon=epsilon,
         delta=delta,
         clip_norm=clip_norm,
@@ -138,10 +133,63 @@ def audit_training(
         rng=rng,
         **options,
     )
-    scores = beside.weights.weight.detach().cpu().numpy()[1:, 0]
-    level = {"delta": delta, "certainty": certainty}
-    proof = guessing.from_singles(inside, scores, guesses=guesses, rng=rng, **level)
-    return TrainingAudit(float(epsilon), certainty, proof, trained)
+    return made.audit(
+        trained, epsilon=epsilon, delta=delta, guesses=guesses, certainty=certainty, rng=rng
+    )
+
+
+class Canaries:
+    """Canaries for a training of one's own: train `module` on `data` with `loss`, then `audit`.
+
+    Parameters
+    ----------
+    module, data, loss : optional
+        A module to train beside the canaries, in place, and its records, as tensors.
+    canaries : int
+        Their number; coins decide which of them are included.
+    clip_norm : float
+        The clip norm of the training.
+    rng : Randomness, optional
+        Randomness of the coins.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module | None = None,
+        data: Tensor | tuple[Tensor, ...] | None = None,
+        loss: Loss | None = None,
+        *,
+        canaries: int = 1000,
+        clip_norm: float = 1.0,
+        rng: Randomness | None = None,
+    ) -> None:
+        count = errors.whole("audit_training", "canaries", canaries, least=2, most=10**7)
+        self._inside = guessing.coins(count, guessing.apart(rng))
+        if len({part is None for part in (module, data, loss)}) > 1:
+            given = [type(part).__name__ for part in (module, data, loss)]
+            errors.refuse("audit_training", "module, data and loss", "given together", given)
+        records = () if data is None else flat_data(data)
+        strength = _LOUD * float(errors.positive("audit_training", "clip_norm", clip_norm))
+        self._beside = _Beside(module, count)
+        self.module: nn.Module = self._beside
+        self.data = _rows(torch.from_numpy(self._inside), records)
+        self.loss: Loss = _Pull(loss, strength)
+
+    def audit(
+        self,
+        trained: Trained,
+        *,
+        epsilon: float,
+        delta: float,
+        guesses: int | None = None,
+        certainty: float = 0.99,
+        rng: Randomness | None = None,
+    ) -> TrainingAudit:
+        """Guess from the weights which canaries were included, and compare with the claim."""
+        scores = self._beside.weights.weight.detach().cpu().numpy()[1:, 0]
+        level = {"delta": delta, "certainty": certainty}
+        proof = guessing.from_singles(self._inside, scores, guesses=guesses, rng=rng, **level)
+        return TrainingAudit(float(epsilon), certainty, proof, trained)
 
 
 class _Beside(nn.Module):

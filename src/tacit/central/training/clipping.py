@@ -24,7 +24,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -76,14 +76,14 @@ class Clipper:
 
     def prepare(self, count: int, microbatch: int | None = None) -> Way:
         """Decide on made-up rows how to compute sums of `count` slots, or refuse."""
-        return self._way(self._step(count, microbatch))
+        return self._way(self.block_size(count, microbatch))
 
     def _way(self, step: int) -> Way:
         if step not in self._ways:
             self._ways[step] = self._find(step)
         return self._ways[step]
 
-    def _step(self, count: int, microbatch: int | None) -> int:
+    def block_size(self, count: int, microbatch: int | None = None) -> int:
         """Return the slots of a block: all blocks are equal, and have two slots or more.
 
         With one row only, the axis of rows cannot be told from any other.
@@ -115,22 +115,31 @@ class Clipper:
         `present` says which slots are filled; by default all. Dropped rows may be blanked in place.
         The sum of several blocks is in float64.
         """
-        if min(scaling.bounds) < SMALLEST:
-            remedy = "Such short gradients are lost in float32: scale the loss."
-            errors.refuse(self.where, "clip_norm", "at least 1e-9", min(scaling.bounds), remedy)
-        count, total = len(batch[0]), None
-        dropped, signs = 0, 0
+        count = len(batch[0])
         if count == 0:
             return self._empty().zero_(), Tally(0)
-        step = self._step(count, microbatch)
-        way = self._way(step)
+        step = self.block_size(count, microbatch)
         if present is None:
             present = torch.ones(count, dtype=torch.bool, device=batch[0].device)
         missing = -count % step
         rows = tuple(_padded(part, missing) for part in (*batch, present))
+        blocks = (
+            tuple(part[start : start + step] for part in rows) for start in range(0, count, step)
+        )
+        return self.tallied_blocks(blocks, step, scaling)
+
+    def tallied_blocks(
+        self, blocks: Iterable[tuple[Tensor, ...]], step: int, scaling: Scaling
+    ) -> tuple[Tensor, Tally]:
+        """Do the same with one block or more of `step` slots; of each, the last tensor says which
+        are filled.
+        """
+        if min(scaling.bounds) < SMALLEST:
+            remedy = "Such short gradients are lost in float32: scale the loss."
+            errors.refuse(self.where, "clip_norm", "at least 1e-9", min(scaling.bounds), remedy)
+        way, total, dropped, signs = self._way(step), None, 0, 0
         with whole_products():
-            for start in range(0, count, step):
-                *some, there = (part[start : start + step] for part in rows)
+            for *some, there in blocks:
                 flat = self._empty()
                 tally = self._safely(way, flat, tuple(some), there, scaling)
                 dropped, signs = dropped + tally.dropped, signs + tally.signs
@@ -145,6 +154,16 @@ class Clipper:
         """Cut the flat tensor into the shapes of the trained parameters."""
         parts = torch.split(flat, [parameter.numel() for parameter in self.trained])
         return [part.view(p.shape) for part, p in zip(parts, self.trained, strict=True)]
+
+    def give(self, flat: Tensor) -> None:
+        """Set the gradients of the trained parameters, and nothing else, for an optimiser."""
+        for parameter, part in zip(self.trained, self.views(flat), strict=True):
+            parameter.grad = part
+
+    def take_back(self) -> None:
+        """Remove the gradients of the trained parameters."""
+        for parameter in self.trained:
+            parameter.grad = None
 
     def _empty(self) -> Tensor:
         size = sum(parameter.numel() for parameter in self.trained)

@@ -14,7 +14,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -27,7 +27,8 @@ from tacit.central.training.clipping import Clipper
 from tacit.central.training.kinds import Bounding, Steady
 from tacit.central.training.noise import Noise
 from tacit.central.training.precision import whole_products
-from tacit.central.training.scaling import Clipped
+from tacit.central.training.ranks import Ranks, of_first, together
+from tacit.central.training.scaling import Clipped, Tally
 from tacit.central.training.schedule import Schedule
 from tacit.privacy import errors
 from tacit.privacy.randomness import Randomness
@@ -59,6 +60,11 @@ class NoisyGradients:
         rounding may add, `clip_norm_within`.
     microbatch : int, optional
         Largest number of examples at a time.
+    loaded : iterator, optional
+        The blocks of each draw in turn, if records are loaded; `rows` then has none, and only
+        says what a record looks like.
+    ranks : Ranks, optional
+        The processes that share a training (`ranks`); `rows` or `loaded` are the part of this one.
 
     Notes
     -----
@@ -76,6 +82,8 @@ class NoisyGradients:
     plan: Schedule
     bounding: Bounding | float
     microbatch: int | None = None
+    loaded: Iterator[Iterable[tuple[Tensor, ...]]] | None = None
+    ranks: Ranks | None = None
     dropped: int = 0
     """Examples that were not finite, counted each time they were sampled. In-house only."""
     _open: bool = field(default=False, init=False, repr=False)
@@ -86,7 +94,13 @@ class NoisyGradients:
         return Steady(Clipped((given,)), given) if isinstance(given, int | float) else given
 
     def __post_init__(self) -> None:
-        self.clipper.prepare(self.plan.slots, self.microbatch)
+        self._secret = SecretDraws(self.noise.stream, self.rows[0].device)
+        self.clipper.prepare(self.part.slots, self.microbatch)
+
+    @property
+    def part(self) -> Schedule:
+        """The part of the plan that this process carries out."""
+        return self.plan if self.ranks is None else self.plan.part(self.ranks.rank)
 
     def draw(self) -> Tensor:
         """Draw a flat gradient in the order of the trained parameters; only within `drawing`."""
@@ -94,30 +108,49 @@ class NoisyGradients:
             raise errors.TacitError(
                 f"{self.clipper.where}: draws must be within `drawing`. Use it as a context."
             )
-        chosen, slots = (one.to(self.rows[0].device) for one in self.plan.layout(self.noise.stream))
-        batch = tuple(_placed(part, chosen, slots, self.plan.slots) for part in self.rows)
-        present = torch.zeros(self.plan.slots, dtype=torch.bool, device=chosen.device)
+        if self.loaded is not None:
+            step = self.clipper.block_size(self.part.slots, self.microbatch)
+            scaling = self._bounding.scaling
+            return self._noisy(*self.clipper.tallied_blocks(next(self.loaded), step, scaling))
+        plan = self.part
+        chosen, slots = (one.to(self.rows[0].device) for one in plan.layout(self.noise.stream))
+        batch = tuple(_placed(part, chosen, slots, plan.slots) for part in self.rows)
+        present = torch.zeros(plan.slots, dtype=torch.bool, device=chosen.device)
         present[slots] = True
-        return self._noisy(batch, present)
+        return self._of(batch, present)
 
     def of(self, batch: tuple[Tensor, ...]) -> Tensor:
         """Do the same on a batch that the caller has sampled."""
-        return self._noisy(tuple(part.clone() for part in batch), None)
+        return self._of(tuple(part.clone() for part in batch), None)
 
-    def _noisy(self, batch: tuple[Tensor, ...], present: Tensor | None) -> Tensor:
-        bounding = self._bounding
-        sums, tally = self.clipper.tallied(batch, bounding.scaling, self.microbatch, present)
+    def _of(self, batch: tuple[Tensor, ...], present: Tensor | None) -> Tensor:
+        scaling = self._bounding.scaling
+        return self._noisy(*self.clipper.tallied(batch, scaling, self.microbatch, present))
+
+    def _noisy(self, sums: Tensor, tally: Tally) -> Tensor:
         self.dropped += tally.dropped
-        self.noise.add_to(sums, self.plan.expected_size)
-        bounding.settle(sums, tally, self.noise.stream)
+        bounding, ranks, size = self._bounding, self.ranks, self.plan.expected_size
+        if ranks is None:
+            self.noise.add_to(sums, size)
+        else:
+            sums, tally = together(ranks, sums, tally, self.noise, size)
+        bounding.finish(sums)
+        if ranks is None or ranks.rank == 0:
+            bounding.settle(tally, self.noise.stream)
+        if ranks is not None:
+            bounding.restart(of_first(ranks, bounding.clip_norm, sums.device))
         return sums.to(self.clipper.trained[0].dtype)
 
     @contextmanager
     def drawing(self) -> Iterator[None]:
         """Set up draws: secret dropout, full precision, buffers restored afterwards."""
-        stream, device = self.noise.stream, self.rows[0].device
-        kept = probing.state_kept(self.clipper.module)
-        with kept, secret_draws(stream, device), whole_products():
+        with probing.state_kept(self.clipper.module), self.apart():
+            yield
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Set up draws for a while: what is drawn elsewhere in between has no part in them."""
+        with self._secret.active(), whole_products():
             self._open = True
             try:
                 yield
@@ -136,24 +169,45 @@ def clip_norm_within(clip_norm: float, plan: Schedule, dtype: torch.dtype) -> fl
     return clip_norm / (1 + plan.rounding(dtype))
 
 
-@contextmanager
-def secret_draws(stream: Randomness, device: torch.device) -> Iterator[None]:
-    """Draw the module's own randomness (dropout, latent noise) from a secret state.
+class SecretDraws:
+    """A secret state of torch's generator, for the module's own randomness (dropout, latent noise).
 
     Draws depend on the place in a batch. If they were known, each example's gradient would depend
-    on which others are there; secret and independent draws are as good as one per example.
+    on which others are there; secret and independent draws are as good as one per example. The
+    caller's own state is back between blocks, and has no part in what is drawn within.
     """
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(int(stream.words(1)[0] >> np.uint64(1)))
+
+    def __init__(self, stream: Randomness, device: torch.device) -> None:
+        self._stream, self._device = stream, device
+        self._state: list[Tensor] = []
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Draw from the secret state, which goes on where the last block ended."""
+        on_gpu = self._device.type == "cuda"
+        with torch.random.fork_rng(devices=[self._device] if on_gpu else []):
+            if not self._state:
+                self._begin()
+            else:
+                torch.set_rng_state(self._state[0])
+                if on_gpu:
+                    torch.cuda.set_rng_state(self._state[1], self._device)
+            try:
+                yield
+            finally:
+                there = [torch.cuda.get_rng_state(self._device)] if on_gpu else []
+                self._state = [torch.get_rng_state(), *there]
+
+    def _begin(self) -> None:
+        torch.manual_seed(int(self._stream.words(1)[0] >> np.uint64(1)))
         # On the CPU only the last 32 bits of a seed count, and all of those could be tried. So the
         # whole state of the generator, 624 words, comes from the stream.
         state = torch.get_rng_state().numpy()
         if state.size == _STATE_BYTES:
-            words = stream.words(_STATE_WORDS)
+            words = self._stream.words(_STATE_WORDS)
             mixed = (words ^ (words >> np.uint64(32))) & np.uint64(2**32 - 1)
             state[24 : 24 + 8 * _STATE_WORDS].view(np.uint64)[:] = mixed
             torch.set_rng_state(torch.from_numpy(state))
-        yield
 
 
 def assumptions(noise: Noise, device: torch.device) -> tuple[str, ...]:

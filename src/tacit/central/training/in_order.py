@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from tacit.central.training import probing
 from tacit.central.training.clipping import Clipper
 from tacit.central.training.correlated import CorrelatedNoise
-from tacit.central.training.gradients import assumptions, secret_draws
+from tacit.central.training.gradients import SecretDraws, assumptions
 from tacit.central.training.precision import whole_products
 from tacit.central.training.strategies import strategy
 from tacit.central.training.tracing import Loss
@@ -255,8 +255,8 @@ class _Run:
         """Take all steps, with secret draws of the module's own, in full precision."""
         steps = self.order.turns.steps
         module, device = self.clipper.module, self.clipper.trained[0].device
-        secret = secret_draws(self.noise.fresh.stream, device)
-        with probing.state_kept(module), secret, whole_products():
+        secret = SecretDraws(self.noise.fresh.stream, device)
+        with probing.state_kept(module), secret.active(), whole_products():
             for step in range(steps):
                 if falling_rate is not None:
                     self.optimizer.param_groups[0]["lr"] = falling_rate * (1 - step / steps)

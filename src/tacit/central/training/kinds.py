@@ -107,8 +107,16 @@ class Bounding(Protocol):
         """The clip norm of the next step; it reveals no more than the releases."""
         ...
 
-    def settle(self, gradient: Tensor, tally: Tally, stream: Randomness) -> None:
-        """Finish a noisy gradient in place, and release what is counted beside it, with noise."""
+    def finish(self, gradient: Tensor) -> None:
+        """Bring a noisy gradient into its own units, in place."""
+        ...
+
+    def settle(self, tally: Tally, stream: Randomness) -> None:
+        """Release what is counted beside a gradient, with noise."""
+        ...
+
+    def restart(self, clip_norm: float) -> None:
+        """Go on from the clip norm of a checkpoint."""
         ...
 
 
@@ -136,8 +144,14 @@ class Steady:
     scaling: Scaling
     clip_norm: float
 
-    def settle(self, gradient: Tensor, tally: Tally, stream: Randomness) -> None:
+    def finish(self, gradient: Tensor) -> None:
+        """Do nothing: its units are those of the parameters."""
+
+    def settle(self, tally: Tally, stream: Randomness) -> None:
         """Do nothing: nothing is counted."""
+
+    def restart(self, clip_norm: float) -> None:
+        """Do nothing: the clip norm does not move."""
 
 
 def _steady(setting: Setting, scaling: Scaling, unit: Unit | str) -> Prepared:
@@ -303,14 +317,21 @@ class _Following:
     def __post_init__(self) -> None:
         self.scaling = Limited(self.room, self.clip_norm)
 
-    def settle(self, gradient: Tensor, tally: Tally, stream: Randomness) -> None:
+    def finish(self, gradient: Tensor) -> None:
         gradient.mul_(self.clip_norm)
+
+    def settle(self, tally: Tally, stream: Randomness) -> None:
         noise = rounded_gaussian(self.deviation, 1, stream)
         noisy = int((np.array([tally.signs]) + noise)[0])
         share = 0.5 + noisy / (2 * self.expected_size)
         # In logarithms and within bounds, so that no sequence of draws makes it 0 or infinite.
         moved = math.log(self.clip_norm) - self.kind.rate * (share - self.kind.quantile)
-        self.clip_norm = math.exp(min(max(moved, math.log(_SMALLEST)), math.log(_LARGEST)))
+        self.restart(math.exp(min(max(moved, math.log(_SMALLEST)), math.log(_LARGEST))))
+
+    def restart(self, clip_norm: float) -> None:
+        if not _SMALLEST <= clip_norm <= _LARGEST:
+            errors.refuse("TrainingLoop", "clip_norm", "from 2^-24 to 2^24", clip_norm)
+        self.clip_norm = clip_norm
         self.scaling = Limited(self.room, self.clip_norm)
 
 

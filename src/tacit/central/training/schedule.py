@@ -23,6 +23,10 @@ Gaussian. Its dominating pair dominates mixtures over what was conditioned on, b
 
 So an overflow costs no δ, and M is chosen for speed: at most one step in 1,000 overflows.
 
+Several processes (`ranks`): each has a part of the records, coins and slots of its own, and the sum
+is over all slots. Condition on coins and places in the other processes too; the rest of the proof
+is about the process that has record i. Sums of processes are added in float64, as blocks are.
+
 Rounding. Write R for `Schedule.rounding`. If gradients are clipped to C / (1 + R), the computed sum
 moves by at most C if one slot is blanked.
 
@@ -41,7 +45,7 @@ In float32, with m = 256 and B = 1,280, R is below 1 % up to a million slots.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -71,6 +75,12 @@ class Schedule:
     """A record is sampled if its 32-bit word is below this."""
     steps: int
     noise_multiplier: Fraction
+    parts: tuple[int, ...] = ()
+    """Records of each process, if several share a training (`ranks`)."""
+
+    def part(self, rank: int) -> Schedule:
+        """Return the schedule of one process: its own records and slots, the same coins."""
+        return replace(self, records=self.parts[rank], parts=())
 
     @property
     def sampled(self) -> SampledGaussian:
@@ -87,7 +97,12 @@ class Schedule:
 
     @cached_property
     def slots(self) -> int:
-        """Return M: enough slots for the records of all but at most one step in 1,000."""
+        """Return M: enough slots for the records of all but at most one step in 1,000.
+
+        Each process has its own, and overflows by itself.
+        """
+        if self.parts:
+            return sum(self.part(rank).slots for rank in range(len(self.parts)))
         mean = self.expected_size
         if self.probability == 1:
             return self.records

@@ -24,56 +24,23 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from tacit.central.training import kinds, probing
-from tacit.central.training.gradients import NoisyGradients, assumptions, limits
-from tacit.central.training.noise import Noise
-from tacit.central.training.schedule import schedule
+from tacit.central.training.loop import TrainingLoop
 from tacit.central.training.tracing import Loss
+from tacit.central.training.trained import Trained
 from tacit.privacy import errors, events
-from tacit.privacy.accounting.derivation import guarantee_of
-from tacit.privacy.accounting.ledger import Ledger, pay
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
-from tacit.privacy.randomness import Keystream, Randomness, Seeded, source
+from tacit.privacy.accounting.ledger import Ledger
+from tacit.privacy.guarantees import Unit
+from tacit.privacy.randomness import Randomness
 
 Progress = Callable[[int, int], None]
 """Called after every step with its number, from 1, and the number of steps."""
 
 OPTIMIZERS = ("adam", "sgd")
-
-
-@dataclass(frozen=True)
-class Trained:
-    """The event and the guarantee of a private training."""
-
-    event: events.Event
-    guarantee: Guarantee
-    noise_multiplier: float
-    sampling_probability: float
-    steps: int
-    dropped: int = field(repr=False)
-    """Number of examples that were not finite, counted each time they were sampled. In-house only:
-    it depends on the data without noise."""
-    seeded: bool
-    assumptions: tuple[str, ...] = field(repr=False)
-    not_protected: tuple[str, ...] = field(repr=False)
-
-    def certificate(self, artifact: str | Path | None = None) -> Certificate:
-        """Certify the trained module, or a file that holds it."""
-        return Certificate.issue(
-            self.event,
-            guarantee=self.guarantee,
-            artifact=artifact,
-            assumptions=self.assumptions,
-            not_protected=self.not_protected,
-            rng=Seeded(0) if self.seeded else None,
-        )
 
 
 def train(
@@ -164,51 +131,42 @@ def train(
     which an operator raises contributes nothing. On a CUDA device, a label or index out of range
     ends the process instead: check them first; the certificate lists this as an assumption.
     """
-    where = "train"
-    rows = probing.checked_data(where, data, module)
-    clip, kind = errors.clip_norm_in_range(where, clip_norm), kinds.kind_of(where, clipping)
-    if microbatch is not None:
-        microbatch = errors.whole(where, "microbatch", microbatch, least=1)
-    stream = Keystream() if rng is None else source(rng)
-    clipper = probing.clipper(where, module, loss, rows)
-    stepper = optimizer_of(optimizer, clipper.trained, learning_rate, momentum)
-    averaged = _averaged(average, clipper.trained)
-    plan = schedule(
-        len(rows[0]),
+    loop = TrainingLoop(
+        module,
+        data,
+        loss,
         epsilon=epsilon,
         delta=delta,
+        clip_norm=clip_norm,
+        clipping=clipping,
         batch_size=batch_size,
         epochs=epochs,
         steps=steps,
         noise_multiplier=noise_multiplier,
         accountant=accountant,
         beside=beside,
+        microbatch=microbatch,
+        unit=unit,
+        ledger=ledger,
+        account=account,
+        rng=rng,
+        _where="train",
     )
-    setting = kinds.Setting(where, clip, plan, clipper.names, clipper.trained[0].dtype)
-    bounding, sigma, event = kind.prepared(setting, unit)
-    if beside is not None:
-        event = events.Composed((events.towards(beside, Adjacency.ZERO_OUT), event))
-    guarantee = guarantee_of(event, delta)  # before any record is read
-    pay(where, ledger, account, event, delta=delta)
-    gradients = NoisyGradients(
-        clipper, rows, Noise(float(sigma), stream), plan, bounding, microbatch
-    )
-    _Run(gradients, stepper, averaged).all_steps(learning_rate if decay else None, progress)
-    return _trained(gradients, event, guarantee)
-
-
-def _trained(gradients: NoisyGradients, event: events.Event, guarantee: Guarantee) -> Trained:
-    return Trained(
-        event=event,
-        guarantee=guarantee,
-        noise_multiplier=float(gradients.plan.noise_multiplier),
-        sampling_probability=gradients.plan.probability,
-        steps=gradients.plan.steps,
-        dropped=gradients.dropped,
-        seeded=not gradients.noise.stream.secure,
-        assumptions=assumptions(gradients.noise, gradients.rows[0].device),
-        not_protected=limits(str(guarantee.unit)),
-    )
+    parameters = [one for one in module.parameters() if one.requires_grad]
+    stepper = optimizer_of(optimizer, parameters, learning_rate, momentum)
+    averaged = _averaged(average, parameters)
+    with probing.state_kept(module):
+        for step in loop:
+            if decay:
+                stepper.param_groups[0]["lr"] = learning_rate * (1 - (step - 1) / loop.steps)
+            stepper.step()
+            if averaged is not None and averaged.wanted(step - 1, loop.steps):
+                averaged.add()
+            if progress is not None:
+                progress(step, loop.steps)
+    if averaged is not None:
+        averaged.put()
+    return loop.trained
 
 
 class Average:
@@ -238,38 +196,6 @@ class Average:
 def _averaged(part: float, parameters: list[nn.Parameter]) -> Average | None:
     part = errors.within("train", "average", part, "[0, 1]")
     return Average(part, parameters) if part else None
-
-
-@dataclass(frozen=True)
-class _Run:
-    """The steps of one training."""
-
-    gradients: NoisyGradients
-    optimizer: torch.optim.Optimizer
-    average: Average | None = None
-
-    def all_steps(self, falling_rate: float | None, progress: Progress | None) -> None:
-        steps = self.gradients.plan.steps
-        with self.gradients.drawing():
-            for step in range(steps):
-                if falling_rate is not None:
-                    self.optimizer.param_groups[0]["lr"] = falling_rate * (1 - step / steps)
-                self.step(self.gradients.draw())
-                if self.average is not None and self.average.wanted(step, steps):
-                    self.average.add()
-                if progress is not None:
-                    progress(step + 1, steps)
-            if self.average is not None:
-                self.average.put()
-
-    def step(self, gradient: Tensor) -> None:
-        """Take one optimiser step with a noisy gradient, and nothing else."""
-        clipper = self.gradients.clipper
-        for parameter, part in zip(clipper.trained, clipper.views(gradient), strict=True):
-            parameter.grad = part
-        self.optimizer.step()
-        for parameter in clipper.trained:
-            parameter.grad = None
 
 
 def optimizer_of(

@@ -58,6 +58,7 @@ from tacit.federated.algorithms.registry import Algorithm, Phase
 from tacit.federated.algorithms.server_updates import Averaged
 from tacit.federated.client_level.adaptive import Adaptive
 from tacit.federated.client_level.plan import plan
+from tacit.federated.client_level.units import clip_units, norm_of, norms_by_unit
 from tacit.federated.config import Config
 from tacit.federated.coordinator import Coordinator
 from tacit.federated.payload import Layout, Payload, Vector
@@ -170,7 +171,7 @@ class ClientPrivacy(Coordinator):
         self.adaptive = adaptive
         self.run = 0
         """Number of rounds that were begun and paid."""
-        self._initial_norms = _norms(clip_norm)
+        self._initial_norms = norms_by_unit("ClientPrivacy", clip_norm)
         self.clip_norms: dict[str, float] = {}
         """The current C of each clip unit; with `Adaptive` it is itself a release."""
         whole = self.plan.event(self.plan.rounds)
@@ -206,7 +207,7 @@ class ClientPrivacy(Coordinator):
             errors.refuse(where, "weighted", "False", True, remedy)
         units: list[str] = []
         for phase in algorithm.phases:
-            units += _units(algorithm.name, phase)
+            units += clip_units("ClientPrivacy", algorithm.name, phase)
         adaptive = self.adaptive
         deviation = None if adaptive is None else adaptive.deviation(self.plan.cohort)
         self.update_multiplier = update_multiplier(
@@ -220,12 +221,7 @@ class ClientPrivacy(Coordinator):
 
     def initial_clip_norm(self, unit: str) -> float:
         """Return the C with which a clip unit begins."""
-        norms = self._initial_norms
-        if isinstance(norms, float):
-            return norms
-        if unit not in norms:
-            errors.refuse("ClientPrivacy", "clip_norm", f"given for {unit}", sorted(norms))
-        return norms[unit]
+        return norm_of("ClientPrivacy", self._initial_norms, unit)
 
     def choose(self, number: int, clients: int) -> list[int]:
         """Draw a Poisson sample of clients, after paying for the round.
@@ -258,7 +254,7 @@ class ClientPrivacy(Coordinator):
             raise errors.TacitError("ClientPrivacy: each phase of a round must be released once.")
         heard = [one for client, one in taken.items() if client in self._asked]
         parts: dict[str, Vector] = {}
-        for unit in _units("", phase):
+        for unit in clip_units("ClientPrivacy", "", phase):
             names = [part.name for part in phase.parts if part.clip_unit == unit]
             size = len(names) * layout.size
             mean = self._noisy_mean(unit, [_joined(one, names) for one in heard], size)
@@ -340,32 +336,6 @@ _LIMITS = (
     "sampling amplifies nothing.",
     "Rows on which the model was evaluated: loss and accuracy of each round have no noise.",
 )
-
-
-def _units(name: str, phase: Phase) -> list[str]:
-    """Return the clip units of a phase in the order of its parts; each is one release."""
-    units: list[str] = []
-    for part in phase.parts:
-        if part.clip_unit is None or part.binary or part.kept or not part.additive:
-            errors.refuse(
-                "ClientPrivacy",
-                "algorithm",
-                "one whose parts can be clipped, summed and noised",
-                f"{name} with its {part.name}",
-                "Noise cannot hide what depends on a client's data without a bound.",
-            )
-        if part.clip_unit not in units:
-            units.append(part.clip_unit)
-    return units
-
-
-def _norms(clip_norm: float | Mapping[str, float]) -> float | dict[str, float]:
-    if isinstance(clip_norm, Mapping):
-        return {
-            unit: float(errors.positive("ClientPrivacy", f"clip_norm of {unit}", norm))
-            for unit, norm in clip_norm.items()
-        }
-    return float(errors.positive("ClientPrivacy", "clip_norm", clip_norm))
 
 
 def _joined(reply: Payload, names: list[str]) -> Vector:

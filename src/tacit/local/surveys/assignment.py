@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.local.surveys.measures import question_of
 from tacit.local.surveys.questions import Integers
 from tacit.privacy import errors
 from tacit.privacy.randomness import Randomness, uniform_below
@@ -57,7 +58,7 @@ def names_of(sheets: Sequence[Sheet]) -> Mapping[frozenset[str], int]:
     "income" stands for the sheet "income:bins" if no other sheet asks for the income alone.
     """
     places = {frozenset(sheet): place for place, sheet in enumerate(sheets)}
-    questions = [frozenset(name.partition(":")[0] for name in sheet) for sheet in sheets]
+    questions = [frozenset(map(question_of, sheet)) for sheet in sheets]
     for place, asked in enumerate(questions):
         if questions.count(asked) == 1:
             places.setdefault(asked, place)

@@ -12,8 +12,9 @@ from scipy.stats import binom, norm
 
 from tacit.local.surveys import forecast, grammar
 from tacit.local.surveys.forecast import Law
+from tacit.local.surveys.measures import question_of
 from tacit.local.surveys.moments import Found, stated
-from tacit.local.surveys.questions import SeveralOf
+from tacit.local.surveys.questions import HOW, SeveralOf
 from tacit.privacy import errors
 from tacit.privacy.accounting.readers import DELTA, Readers, of_event
 
@@ -21,7 +22,6 @@ _MOST_LEVELS = 4096
 """Symbols of a sheet that is worth considering; more say too little each."""
 _CHANCE = 1e-3
 """How likely a sheet may get fewer people than those that the readers' guarantee is stated for."""
-_HOW = (":mean", ":moments", ":bins")
 ASSUMES = (
     "Answers to different questions are taken as independent, options as equally likely and "
     "numbers as evenly spread between their bounds, unless something else is expected; people as a "
@@ -306,7 +306,7 @@ def _of_questions(survey: Any, sheet: Sequence[str]) -> tuple[str, ...]:
     spelled = []
     for name in sheet:
         base, how = name, ""
-        if name.endswith(_HOW):
+        if name.endswith(HOW):
             base, _, how = name.rpartition(":")
         question = base.partition("=")[0]
         if isinstance(survey.questions.get(question), SeveralOf):
@@ -318,7 +318,7 @@ def _of_questions(survey: Any, sheet: Sequence[str]) -> tuple[str, ...]:
 
 def _of_different(sheet: tuple[str, ...]) -> bool:
     """Return whether no question is measured twice."""
-    names = [one.rpartition(":")[0] if one.endswith(_HOW) else one for one in sheet]
+    names = list(map(question_of, sheet))
     return len(set(names)) == len(names)
 
 

@@ -39,22 +39,35 @@ GRAMMAR = (
 
 def targets(survey: Any, question: str) -> list[Target]:
     """Read a question; return what answers it, one target per number."""
-    words = " ".join(str(question).split()).rstrip("?.")
-    for pattern, build in _FORMS:
-        found = re.fullmatch(pattern, words, re.IGNORECASE)
-        if found:
-            return build(survey, *found.groups())
-    errors.refuse("ask", "question", f"one of: {'; '.join(GRAMMAR)}", question)
+    build, groups = _read(survey, question)
+    return build(survey, *groups)
 
 
 def first_date(survey: Any, question: str) -> str | None:
     """Return the first date of the question whose mean or quantile is asked, if it has dates."""
-    words = " ".join(str(question).split()).rstrip("?.")
-    for pattern, build in _FORMS:
-        if build in (_means, _quantiles) and (found := re.fullmatch(pattern, words, re.IGNORECASE)):
-            first: str | None = getattr(survey.questions.get(found.groups()[-2]), "first", None)
-            return first
-    return None
+    build, groups = _read(survey, question)
+    if build not in (_means, _quantiles):
+        return None
+    first: str | None = getattr(survey.questions.get(groups[-2]), "first", None)
+    return first
+
+
+def _read(survey: Any, question: str) -> tuple[Callable[..., list[Target]], tuple[Any, ...]]:
+    """Find the form of a question, and what stands for the names in it.
+
+    Names may have spaces, and end like a sentence; a word that is no name is told as such.
+    """
+    words = " ".join(str(question).split())
+    texts = [words[: len(words) - cut] for cut in range(len(words) - len(words.rstrip("?.")) + 1)]
+    names = {*survey.questions, *survey.variables}
+    used = sorted((one for one in names if one in words), key=len, reverse=True)
+    known = f"((?-i:{'|'.join(map(re.escape, used))}))"
+    for name in (known, r"(\S+)") if used else (r"(\S+)",):
+        for text in texts:
+            for pattern, build in _FORMS:
+                if found := re.fullmatch(pattern.replace(_NAME, name), text, re.IGNORECASE):
+                    return build, found.groups()
+    errors.refuse("ask", "question", f"one of: {'; '.join(GRAMMAR)}", question)
 
 
 def _shares(survey: Any, name: str, group: str | None) -> list[Target]:
@@ -124,19 +137,25 @@ def _variance(survey: Any, name: str) -> list[Target]:
     return [Ratio(name, used, ratio, (0.0, float(width**2 / 2)))]
 
 
-def _difference(survey: Any, name: str, first: str, second: str) -> list[Target]:
+def _difference(survey: Any, name: str, pair: str) -> list[Target]:
     _numeric(survey, name)
+    words = pair.split(_AND)
+    splits = [(words[:place], words[place:]) for place in range(1, len(words))]
     groups = [
-        one
-        for one, asked in survey.variables.items()
-        if {first, second} <= set(getattr(asked, "options", ()))
+        (group, *ends)
+        for group, question in survey.variables.items()
+        for split in splits
+        for ends in [[_AND.join(part).removeprefix(f"{group}=") for part in split]]
+        if set(ends) <= set(getattr(question, "options", ()))
     ]
-    if len(groups) != 1 or first == second:
-        errors.refuse("ask", "groups", "two options of one question", (first, second))
-    options = _options(survey, groups[0])
+    if len(groups) != 1 or groups[0][1] == groups[0][2]:
+        remedy = "Where several questions have such options, write smoker=yes and smoker=no."
+        errors.refuse("ask", "groups", "two options of one question", pair, remedy)
+    group, first, second = groups[0]
+    options = _options(survey, group)
     used: tuple[Moment, ...] = ()
     for option in (first, second):
-        own: Moment = ((groups[0], ("is", options.index(option))),)
+        own: Moment = ((group, ("is", options.index(option))),)
         used += (_power(name, 1) + own, own)
 
     def ratio(m: Reals, c: Reals) -> tuple[float, float]:
@@ -169,7 +188,7 @@ def _correlation(survey: Any, first: str, second: str) -> list[Target]:
 
 def _regression(survey: Any, outcome: str, listed: str) -> list[Target]:
     """Return the coefficients by Cramer's rule: ratios of determinants."""
-    predictors = [one.strip() for one in listed.split(",")]
+    predictors = _names(survey, listed)
     used, count = _second_moments(survey, [*predictors, outcome]), len(predictors)
 
     def slope(place: int) -> Function:
@@ -195,7 +214,7 @@ def _logistic(survey: Any, outcome: str, listed: str) -> list[Target]:
     """Return the coefficients of a yes/no outcome on options (the first is the base) and bins."""
     if _options(survey, outcome) != ("no", "yes"):
         errors.refuse("ask", outcome, "a yes/no question", "one with options")
-    names = [one.strip() for one in listed.split(",")]
+    names = _names(survey, listed)
     if len({outcome, *names}) <= len(names):
         errors.refuse("ask", "questions", "different", [outcome, *names])
     levels = [_levels(survey, name) for name in names]
@@ -223,6 +242,17 @@ def _levels(survey: Any, name: str) -> tuple[list[str], list[tuple[tuple[str, in
     rows = np.eye(len(options))[:, 1:].tolist()
     labels = [name] if options == ("no", "yes") else [f"{name}={one}" for one in options[1:]]
     return labels, [(("is", code), tuple(row)) for code, row in enumerate(rows)]
+
+
+def _names(survey: Any, listed: str) -> list[str]:
+    """Split names at commas that are in no name."""
+    rest, names = listed.split(","), []
+    while rest:
+        joined = [",".join(rest[:count]).strip() for count in range(len(rest), 0, -1)]
+        name = next((one for one in joined if one in survey.variables), joined[-1])
+        names.append(name)
+        rest = rest[len(joined) - joined.index(name) :]
+    return names
 
 
 def _second_moments(survey: Any, names: list[str]) -> tuple[Moment, ...]:
@@ -273,14 +303,14 @@ def _limits(survey: Any, name: str) -> tuple[float, float]:
     return getattr(question, "lower", 0.0), getattr(question, "upper", 1.0)
 
 
-_NAME = r"(\S+)"
+_NAME, _AND = "(NAME)", " and "
 _FORMS: tuple[tuple[str, Callable[..., list[Target]]], ...] = (
     (rf"shares? (?:of )?{_NAME}(?: by {_NAME})?", _shares),
     (rf"means? (?:of )?{_NAME}(?: by {_NAME})?", _means),
     (rf"median()(?: of)? {_NAME}(?: by {_NAME})?", _quantiles),
     (rf"quantile (0?\.\d+) (?:of )?{_NAME}(?: by {_NAME})?", _quantiles),
     (rf"variance (?:of )?{_NAME}", _variance),
-    (rf"difference (?:of |in )?{_NAME} between (.+) and (.+)", _difference),
+    (rf"difference (?:of |in )?{_NAME} between (.+)", _difference),
     (rf"table of {_NAME} and {_NAME}", _table),
     (rf"correlation of {_NAME} and {_NAME}", _correlation),
     (rf"regression of {_NAME} on (.+)", _regression),

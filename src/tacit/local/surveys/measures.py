@@ -17,11 +17,16 @@ from typing import Any
 import numpy as np
 
 from tacit.data.outcomes import STEPS, level_chances, rounded
-from tacit.local.surveys.questions import Integers, Reals
+from tacit.local.surveys.questions import HOW, Integers, Reals
 from tacit.privacy import errors
 from tacit.privacy.randomness import Randomness
 
 MEASURES = ("option", "mean", "moments", "bins")
+
+
+def question_of(asked: str) -> str:
+    """Return the question that a name on a sheet is about: that of "income:bins" is income."""
+    return asked.rpartition(":")[0] if asked.endswith(HOW) else asked
 
 
 @dataclass(frozen=True)

@@ -136,6 +136,8 @@ def _different(rows: Integers, most: int) -> tuple[Integers, Integers]:
 def from_rows(survey: Any, rows: Any, moments: tuple[Moment, ...]) -> Found:
     """Compute moments of rows without noise, and the covariance that sampling people gives."""
     coded = dict(zip(survey.variables, survey.encode(rows).T, strict=True))
+    if len(next(iter(coded.values()))) < 2:
+        raise errors.InvalidData("answer: there must be two rows or more.")
 
     def column(variable: str, function: tuple[str, int]) -> Reals:
         name, place = function

@@ -10,6 +10,7 @@ import math
 from dataclasses import asdict, dataclass, fields
 from datetime import date, datetime, timedelta
 from typing import Any, ClassVar
+from unicodedata import category
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,10 @@ Integers = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 _MOST_LISTED = 64
 """Options of a question that are listed in words."""
+HOW = (":mean", ":moments", ":bins")
+"""How a number is measured, behind its name on a sheet."""
+_LONGEST_NAME = 120
+"""Characters of a question's name: a question about several of them fits into one line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +103,8 @@ class SeveralOf(Question):
         if any(";" in one or one != one.strip() for one in listed):
             condition = "without semicolons, and without spaces at their ends"
             errors.refuse("SeveralOf", "options", condition, listed)
+        if any(one.endswith(HOW) for one in listed):  # a sheet would name something else
+            errors.refuse("SeveralOf", "options", f"without {', '.join(HOW)} at their ends", listed)
         object.__setattr__(self, "options", listed)
 
     def encode(self, where: str, values: Any) -> Integers:
@@ -174,7 +181,9 @@ class Date(Question):
         try:
             days = np.array([_day(one) - first for one in values], np.float64)
         except ValueError:
-            raise errors.InvalidData(f"{where}: answers must be dates like 2026-01-31.") from None
+            condition = "answers must be dates like 2026-01-31, and none may be missing"
+            remedy = "Leave out people without one."
+            raise errors.InvalidData(f"{where}: {condition}. {remedy}") from None
         return np.clip(days, 0.0, self.upper)
 
     def encode(self, where: str, values: Any) -> Integers:
@@ -182,6 +191,15 @@ class Date(Question):
 
 
 KINDS: dict[str, type[Any]] = {one.kind: one for one in (YesNo, OneOf, SeveralOf, Number, Date)}
+
+
+def must_be_named(name: Any) -> None:
+    """Refuse a name of a question that nobody could write in a sheet or in "mean NAME"."""
+    told = isinstance(name, str) and bool(name) and name == _one_line(name)
+    if not told or len(name) > _LONGEST_NAME or set(":=") & set(name):
+        condition = f"at most {_LONGEST_NAME} printed characters without : and ="
+        remedy = "Single spaces may be inside. The text of a question may be anything."
+        errors.refuse("Survey", "the name of a question", condition, name, remedy)
 
 
 def from_plain(name: str, plain: Any) -> Any:
@@ -204,6 +222,8 @@ def _options(where: str, options: Any) -> tuple[str, ...]:
     texts = all(isinstance(one, str) and one.strip() for one in listed)
     if not texts or not 2 <= len(set(listed)) == len(listed) <= 4096:
         errors.refuse(where, "options", "2 to 4096 different texts", options)
+    if any(category(sign) in ("Cc", "Cs") for one in listed for sign in one):
+        errors.refuse(where, "options", "texts without control characters", listed)
     return listed
 
 
@@ -245,7 +265,9 @@ def _codes(where: str, values: Any, code: dict[Any, int]) -> Integers:
     try:
         return np.array([code[one] for one in listed], np.int64)
     except (KeyError, TypeError):
-        raise errors.InvalidData(f"{where}: answers must be among the declared options.") from None
+        remedy = "Declare an option for no answer, or leave out people without one."
+        condition = "answers must be among the declared options"
+        raise errors.InvalidData(f"{where}: {condition}. {remedy}") from None
 
 
 def _plain(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,7 @@ from tacit.local.surveys import answers, assignment, design, questions, trends
 from tacit.local.surveys.channel import SurveyChannel
 from tacit.local.surveys.measures import Measure
 from tacit.local.surveys.parts import Base, Part, part_of, solved_base
-from tacit.local.surveys.questions import Question, SeveralOf, YesNo
+from tacit.local.surveys.questions import Question, SeveralOf, YesNo, must_be_named
 from tacit.privacy import errors
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event
@@ -25,6 +26,8 @@ from tacit.privacy.guarantees import Guarantee
 from tacit.privacy.randomness import Randomness, source
 
 FORMAT = "tacit-survey/1"
+_MOST_JOINT = 2**16
+"""Joint answers of a sheet; beyond, a report is long and says next to nothing about each."""
 
 
 class Survey:
@@ -82,12 +85,14 @@ class Survey:
         if not self.questions:
             errors.refuse("Survey", "questions", "at least one", 0)
         for name, one in self.questions.items():
+            must_be_named(name)
             if not isinstance(one, Question):
                 wanted = "tacit.YesNo, OneOf, SeveralOf, Number or Date"
                 errors.refuse("Survey", f"question {name!r}", wanted, one)
         self.epsilon = errors.epsilon_in_range("Survey", epsilon)
         self.sheets = _sheets(sheets or self.questions)
         self.divided = bool(divided)
+        _must_be_kept(self)
         self._bases = None if bases is None else _stored(bases)
         _ = self._channel.event
 
@@ -131,6 +136,10 @@ class Survey:
         if not measures or len({one.variable for one in measures}) < len(measures):
             errors.refuse("Survey", "sheets", "different questions", sheet)
         bases = solved_base if self._bases is None else self._stored_base
+        if not self.divided and math.prod(one.levels for one in measures) > _MOST_JOINT:
+            condition = f"with at most {_MOST_JOINT:,} joint answers"
+            remedy = "Ask fewer questions on one sheet, or divide ε."
+            errors.refuse("Survey", "sheets", condition, sheet, remedy)
         if self.divided:
             own = self.epsilon / len(measures)
             return [tuple(part_of((one,), own, bases) for one in measures)]
@@ -141,7 +150,8 @@ class Survey:
 
     def measure(self, asked: str) -> Measure:
         """Return how a variable is measured: "income", "income:moments" or "income:bins"."""
-        name, _, how = asked.partition(":")
+        # The name of an option may have a colon of its own.
+        name, _, how = (asked, "", "") if asked in self.variables else asked.rpartition(":")
         one = self.variables.get(name)
         if one is None:
             known = ", ".join(dict.fromkeys([*self.questions, *self.variables]))
@@ -364,6 +374,15 @@ class Survey:
         """Build a survey from its parts; before there were bases, sets alone were released."""
         named = dict(parameters["questions"])
         return cls.from_plain({"bases": [], **parameters, "questions": named})
+
+
+def _must_be_kept(survey: Survey) -> None:
+    """Refuse texts that no file can hold, which would show when people have answered."""
+    try:
+        json.dumps(survey.to_plain(), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        condition = "made of texts without half characters (surrogates)"
+        errors.refuse("Survey", "questions", condition, "others")
 
 
 def _sheets(given: Any) -> tuple[tuple[str, ...], ...]:

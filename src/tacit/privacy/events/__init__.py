@@ -17,6 +17,7 @@ from tacit.privacy.events.memoized import *
 from tacit.privacy.events.objective_perturbation import *
 from tacit.privacy.events.projective import *
 from tacit.privacy.events.signs import *
+from tacit.privacy.events.summed import *
 
 KINDS: dict[str, type[Event]] = {
     name: kind

@@ -63,6 +63,10 @@ class Single(Event, ABC):
         """Return what a certificate assumes for events of this kind alone, if anything."""
         return None
 
+    def including(self) -> str | None:
+        """Return whom it protects from beyond those who see what was released, if anybody."""
+        return None
+
     def proves(self, epsilon: float, delta: float) -> bool:
         """Return whether it is (ε, δ)-DP, by its profile at this very ε.
 

@@ -84,9 +84,9 @@ class DiscreteGaussian(Leaf):
 
     def words(self) -> str:
         return (
-            f"Discrete Gaussian noise of standard deviation {_root(self.variance, below)} on "
+            f"Discrete Gaussian noise of standard deviation {shown_root(self.variance, below)} on "
             f"whole numbers that one {self.unit} can change by at most "
-            f"{_root(self.squared_sensitivity, above)} (Euclidean norm)."
+            f"{shown_root(self.squared_sensitivity, above)} (Euclidean norm)."
         )
 
     def proves(self, epsilon: float, delta: float) -> bool:
@@ -104,7 +104,7 @@ class DiscreteGaussian(Leaf):
         return math.isqrt(int(self.squared_sensitivity))
 
 
-def _root(square: Fraction, shown: Callable[[float | Fraction], str]) -> str:
+def shown_root(square: Fraction, shown: Callable[[float | Fraction], str]) -> str:
     """Write a square root, rounded as `shown` rounds; a rational root is exact."""
     root = Fraction(math.isqrt(square.numerator), math.isqrt(square.denominator))
     if root**2 == square:

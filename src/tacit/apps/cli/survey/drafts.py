@@ -50,10 +50,13 @@ def draft(
     declared; others are left open, unless the rows are stated to be public.
     """
     from tacit.data import tables
+    from tacit.local.surveys.questions import must_be_named
 
     must_be_new(out)
     errors.epsilon_in_range("draft", epsilon)
     rows, _ = tables.sample(table, 200_000, 0)
+    for name in rows.column_names:
+        must_be_named(name)
     declared = declared_parts("draft", declare or [], rows.column_names, *_LIKE)
     questions = {
         name: _drafted(name, rows.column(name), declared.get(name), public)
@@ -77,7 +80,7 @@ def draft(
 
 def _drafted(name: str, column: Any, declared: str | None, public: bool) -> dict[str, Any]:
     """Draft a question from its column; what is neither declared nor public stays open."""
-    kind, known = _kind(column), {"text": f"{name}?"}
+    kind, known = _kind(column), {"text": name if name.endswith(("?", ".")) else f"{name}?"}
     if kind == "yes-no":
         return {"kind": kind, **known}
     if kind in ("one-of", "several-of"):

@@ -19,7 +19,7 @@ _WORDS = {"true": "yes", "false": "no", "1": "yes", "0": "no"}
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    example = "tacit survey release survey.json people.csv --out reports.parquet"
+    example = "tacit survey release survey.json people.csv --one-row-each --out reports.parquet"
     command(app, "Reports", example)(release)
 
 

@@ -1,0 +1,104 @@
+"""What it costs to resume a training, and who pays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tacit.central.training.journal import Journal
+from tacit.privacy import canonical, events
+from tacit.privacy.accounting.derivation import guarantee_of
+from tacit.privacy.accounting.ledger import Ledger, LedgerLike, pay
+from tacit.privacy.plain import to_plain
+
+EventOf = Callable[..., events.Event]
+"""The event of so many steps; with `alone=True`, without what ran beside them."""
+
+
+@dataclass(frozen=True)
+class Payment:
+    """The account that pays, if there is one, and the δ at which the guarantee is stated."""
+
+    where: str
+    ledger: LedgerLike | None
+    account: str | None
+    delta: float
+
+    def pay(self, event: events.Event, key: str | None) -> None:
+        """Charge an event that was not charged before."""
+        pay(self.where, self.ledger, self.account, event, key=key, delta=self.delta)
+
+    def pay_once(self, event: events.Event, key: str) -> None:
+        """Charge an event, unless a resume that was killed before it drew anything has."""
+        if self.ledger is None or self.account is None:
+            return
+        if isinstance(self.ledger, Ledger):
+            self.ledger.charge(self.account, event, key=key, delta=self.delta)
+            return
+        with Ledger(self.ledger) as ledger:
+            ledger.charge(self.account, event, key=key, delta=self.delta)
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Steps that were drawn and are not on the path to the weights (`journal`)."""
+
+    unseen: int = 0
+    charged: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, numbers: Sequence[int]) -> Lost:
+        """Read what `Resuming.resume` has returned."""
+        return cls(numbers[0], tuple(numbers[1:]))
+
+    def event_with(self, event_of: EventOf, steps: int, delta: float) -> events.Event:
+        """Return the event of a training with what was charged again.
+
+        How much was lost may depend on what was seen, so only sums of (ε, δ) hold.
+        """
+        event = event_of(steps)
+        if not self.charged:
+            return event
+        parts = [event, *(event_of(count, alone=True) for count in self.charged)]
+        return events.Composed(tuple(events.Declared(guarantee_of(one, delta)) for one in parts))
+
+    def assumptions(self) -> tuple[str, ...]:
+        """List what the guarantee rests on since training was resumed."""
+        said = []
+        if self.unseen:
+            said.append(
+                f"Training was resumed. {self.unseen} steps were drawn and not used; nobody saw "
+                "anything of them, and they had no part in the decision to stop or to resume."
+            )
+        for count in self.charged:
+            said.append(
+                f"Training was resumed. {count} steps of the same kind were drawn and not used; "
+                "what they cost is declared beside what the training costs, and added."
+            )
+        return tuple(said)
+
+
+@dataclass(frozen=True)
+class Resuming:
+    """A training that resumes, with its journal and its account."""
+
+    journal: Journal
+    payment: Payment
+    event_of: EventOf
+
+    def resume(self, state: dict[str, Any], shown: bool) -> list[int]:
+        """Charge what is to be charged and start a new branch.
+
+        Returns the step to go on from, the number of unseen steps, and those that were charged.
+        """
+        event = canonical.text(to_plain(self.event_of(self.journal.steps)))
+        found = self.journal.look(state, event, self.payment.account)
+        charged = found.lost > 0 and (shown or found.again)
+        if charged:
+            key = f"training {found.id}: {found.lost} steps lost before resume {found.branch}"
+            self.payment.pay_once(self.event_of(found.lost, alone=True), key)
+        self.journal.resume(found, charged)
+        every = (*found.earlier, (found.lost, charged))
+        unseen = sum(lost for lost, paid in every if not paid)
+        return [found.step, unseen, *(lost for lost, paid in every if paid and lost)]

@@ -1,0 +1,105 @@
+"""Training in a loop of one's own: data sets, views, several processes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset
+
+from tacit.central.training import TrainingLoop
+
+from .adversary import Columns
+from .paths_training import COLUMNS, Words, convolutional, loss, mlp, steep, training
+from .refuter import Outcome, Path
+from .tape import Coins
+from .together import Member, Together
+
+CALLED = "private_training.TrainingLoop"
+EXAMPLE = torch.zeros(COLUMNS), torch.tensor(0)
+
+
+class Records(Dataset):
+    """Records that are fetched one by one; each view is moved a little."""
+
+    def __init__(self, data: Columns) -> None:
+        self.rows = torch.tensor(data[0], dtype=torch.float32)
+        self.labels = torch.tensor(data[1])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, place: int) -> Any:
+        return self.rows[place] + torch.rand(COLUMNS), self.labels[place]
+
+
+class Raising(Records):
+    """A blank raises, and so do records that draw as much as they are large."""
+
+    def __getitem__(self, place: int) -> Any:
+        torch.rand(int(self.rows[place].abs().sum()))
+        return super().__getitem__(place)
+
+
+def own_loop(loop: TrainingLoop, module: Any) -> Outcome:
+    """Everything that a loop shows while it runs."""
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.5, momentum=0.5)
+    shown = []
+    for step in loop:
+        optimizer.step()
+        shown.append((step, loop.guarantee.epsilon, loop._gradients.bounding.clip_norm))
+    state = {key: value.cpu().numpy() for key, value in module.state_dict().items()}
+    stated = loop.trained
+    return Outcome((state, shown, str(stated.guarantee), stated.assumptions), loop.event)
+
+
+def looped(name: str, make: Any, kind: Any, **options: Any) -> Path:
+    settings = {"epsilon": 1.0, "delta": 1e-5, "batch_size": 30, "steps": 3, **options}
+
+    def run(data: Columns, coins: Coins) -> Outcome:
+        torch.manual_seed(3)
+        module = make()
+        loop = TrainingLoop(module, kind(data), loss, **settings, rng=coins, example=EXAMPLE)
+        return own_loop(loop, module)
+
+    return _like(name, make, run)
+
+
+def several(name: str, make: Any, size: int = 2, **options: Any) -> Path:
+    settings = {"epsilon": 1.0, "delta": 1e-5, "batch_size": 30, "steps": 3, **options}
+
+    def run(data: Columns, coins: Coins) -> Outcome:
+        rows, labels = torch.tensor(data[0], dtype=torch.float32), torch.tensor(data[1])
+
+        def one(member: Member) -> Outcome:
+            torch.manual_seed(3)
+            module = make()
+            own = Coins(coins._tape, member.rank)
+            loop = TrainingLoop(module, (rows, labels), loss, **settings, rng=own, group=member)
+            return own_loop(loop, module)
+
+        found = Together(size).run(one)
+        return Outcome([one.released for one in found], found[0].event)
+
+    return _like(name, make, run)
+
+
+def _like(name: str, make: Any, run: Any) -> Path:
+    return replace(training(name, make), name=f"{CALLED} {name}", run=run, covers=(CALLED,))
+
+
+def paths() -> list[Path]:
+    return [
+        looped("a data set", mlp, Records),
+        looped("a data set in pieces", mlp, Records, microbatch=7),
+        looped("a data set that raises", mlp, Raising),
+        looped("views", convolutional, Records, views=3),
+        looped("views, adaptive", mlp, Records, views=2, clipping="adaptive", microbatch=7),
+        looped("views, steep", steep, Records, views=2),
+        several("two processes", mlp),
+        several("two processes, every record", mlp, batch_size=41),
+        several("three processes, in pieces", steep, size=3, microbatch=7),
+        several("two processes, adaptive", Words, clipping="adaptive"),
+        several("two processes, per layer", mlp, clipping="per-layer"),
+    ]
