@@ -12,8 +12,8 @@ a summary of the tables that settings were chosen on, of the others, and of all:
 
 `--cache DIR` keeps every case, so that an interrupted run goes on; clear it when `Collection` or
 the plan changes. `--hindsight` prints how often a bound that is fitted to the record itself, one
-number for each ε and kind of table, holds and is tight. `--record` prints the lines of `tacit.plan.record` instead: means of the trials in
-`papers/results/tables.json`.
+number for each ε and kind of table, holds and is tight. `--record` prints the lines of
+`tacit.plan.record` instead: means of the trials in `papers/results/tables.json`.
 """
 
 from __future__ import annotations
