@@ -183,18 +183,20 @@ def test_a_draft_holds_what_is_declared_and_nothing_of_the_rows(
     work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "schema.json"
-    given = ("--label", "late", "--declare", "a=-3:3", "--declare", "mode=bus, bike,foot")
+    declared = ("a=-3:3", "b=0,1", "mode=bus, bike,foot")
+    given = ("--label", "late", *(word for one in declared for word in ("--declare", one)))
     code, told, _ = run(capsys, "collect", "draft", work / "inhouse.csv", *given, "--out", out)
     assert code == 0
-    assert "Fill in what is null for: b, c, d, e, f" in told
+    assert "Fill in what is null for: c, d, e, f" in told
     columns = {one["name"]: one for one in json.loads(out.read_text())["columns"]}
     assert (columns["a"]["lower"], columns["a"]["upper"]) == (-3, 3)
     assert columns["mode"]["categories"] == ["bus", "bike", "foot"]
-    assert columns["b"]["lower"] is columns["b"]["upper"] is None
+    assert columns["b"]["categories"] == ["0", "1"]
+    assert columns["c"]["lower"] is columns["c"]["upper"] is None
     fit = ("collect", "fit", work / "inhouse.csv", *FIT, "--out", tmp_path / "made", "--schema")
     code, _, refusal = run(capsys, *fit, out)
     assert code != 0
-    assert "bounds and categories must not be null, got 'b, c, d, e, f'" in refusal
+    assert "bounds and categories must not be null, got 'c, d, e, f'" in refusal
     assert not (tmp_path / "made").exists()
 
 

@@ -42,9 +42,10 @@ def draft(
 ) -> None:
     """Draft the schema of a table for fit and plan, to be completed by hand.
 
-    Columns of numbers get bounds and others categories. Those that are declared are written; others
-    are left open (null), unless the rows are stated to be public. Values that do not fit later are
-    clipped, marked as missing, or count as other.
+    Columns of numbers get bounds and others categories; numbers that are declared as a list are
+    categories too. What is declared is written, and the rest is left open (null), unless the rows
+    are stated to be public. Values that do not fit later are clipped, marked as missing, or count
+    as other.
     """
     from tacit.data import tables
 
@@ -75,7 +76,8 @@ def _column(name: str, table: Any, declared: str | None, public: bool) -> dict[s
     if public and declared is None:
         given = schema_inference.infer(table.select([name]), where="draft")
         (found,) = given.to_plain()["columns"]
-    if _is_numeric(table.column(name)):
+    listed = declared is not None and "," in declared  # numbers may be codes of categories
+    if _is_numeric(table.column(name)) and not listed:
         ends = (found.get("lower"), found.get("upper"))
         lower, upper = ends if declared is None else _ends(name, declared)
         bounds = {"lower": lower, "upper": upper, "missing": "indicate", "outside": "clip"}
