@@ -60,7 +60,7 @@ def test_scikit_learn(fitted, reports, unseen):
     settings = {"teaching": "table", "hidden": (5,), "penalty": 2.0, "prior": "none", "seed": 3}
     model = StudentClassifier(inhouse=INHOUSE, **settings)
     params = clone(model).get_params()
-    assert np.array_equal(params.pop("inhouse"), INHOUSE)
+    assert np.array_equal(params.pop("inhouse").rows, INHOUSE)
     unset = dict.fromkeys(("central_epsilon", "central_delta", "priors", "costs", "threshold"))
     usual = {"inhouse_public": False, "device": "cpu"}
     assert params == {**settings, **unset, **usual}
