@@ -30,20 +30,28 @@ MEANS = 6
 LEAST_SHARE = 0.3
 """The smaller half along a direction has about this share of the rows, or more."""
 
-_LAWS = ((3.0, 2, 2), (6.0, 8, 4), (np.inf, 16, 16))
-"""Cells of a partition, and levels of an outcome where reports name one, below some ε."""
+_LAWS = ((3.0, 0, 2, 2), (6.0, 0, 8, 4), (np.inf, 5_000, 64, 8), (np.inf, 0, 16, 16))
+"""Below some ε, with some people or more: cells, and levels of an outcome that reports name."""
 
 _LEAST_SPREAD, _EQUAL = 0.05, 1e-3
 
 
-def cells_for(epsilon: float) -> int:
+def cells_for(epsilon: float, people: int) -> int:
     """Return how many cells a partition has."""
-    return next(cells for below, cells, _ in _LAWS if epsilon < below)
+    return _law(epsilon, people)[0]
 
 
-def levels_for(epsilon: float) -> int:
+def levels_for(epsilon: float, people: int = 0) -> int:
     """Return how many levels an outcome is rounded to, where a report names one."""
-    return next(levels for below, _, levels in _LAWS if epsilon < below)
+    return _law(epsilon, people)[1]
+
+
+def _law(epsilon: float, people: int) -> tuple[int, int]:
+    return next(
+        (cells, levels)
+        for below, least, cells, levels in _LAWS
+        if epsilon < below and people >= least
+    )
 
 
 @lru_cache(maxsize=32)

@@ -74,7 +74,7 @@ class Partitions(Learned[ReportChannel]):
         The bounds of a number that people report in place of a label.
     codewords : int, optional
         K, the cells of a partition. By default from ε, people and classes (`tacit.learned.rule`);
-        for an outcome 2 at ε below 3, 8 below 6, and 16 from there on.
+        for an outcome 2 at ε below 3, 8 below 6, and from there on 16, or 64 with 5,000 people.
     partitions : int, optional
         P. Each person is assigned one by fair randomness. By default 8, or 4 if cells are those of
         k-means, or fewer if a partition would have fewer than 50 people. For an outcome and two
@@ -159,7 +159,7 @@ class Partitions(Learned[ReportChannel]):
         if self.codewords is not None:
             return self.codewords
         if self.classes is None:
-            return contrasts.cells_for(float(self.epsilon))
+            return contrasts.cells_for(float(self.epsilon), self.people)
         return codewords_for(float(self.epsilon), self.people, len(self.classes))
 
     # --- learning, in-house --------------------------------------------------------------------
@@ -389,7 +389,7 @@ class Partitions(Learned[ReportChannel]):
         if self.contrasting:
             law = self.mean_law()
             return ContrastChannel(law=law, partitions=self.partitions, outcome=outcome)
-        levels = tuple(range(contrasts.levels_for(float(self.epsilon))))
+        levels = tuple(range(contrasts.levels_for(float(self.epsilon), self.people)))
         return RoundedChannel(inner=self._partitioned(levels), outcome=outcome)
 
     def _partitioned(self, classes: tuple[Any, ...] | None) -> PartitionedChannel:
