@@ -103,17 +103,24 @@ class LoadResult:
     seconds: float
     latencies: list[float]
     client: float
+    server: float = 0.0
 
     @property
     def rate(self) -> float:
         return self.requests / self.seconds
 
+    @property
+    def cost(self) -> float:
+        """Seconds of a processor that the server used for one request."""
+        return self.server * self.seconds / self.requests
 
-def load(port: int, requests: Sequence[bytes], connections: int) -> LoadResult:
+
+def load(server: ServiceProcess, requests: Sequence[bytes], connections: int) -> LoadResult:
     """Send all requests from a separate process; any reply but success is an error."""
+    before = server.processor_seconds()
     here, there = multiprocessing.Pipe(duplex=False)
     worker = multiprocessing.get_context("fork").Process(
-        target=_worker, args=(there, port, requests, connections)
+        target=_worker, args=(there, server.port, requests, connections)
     )
     worker.start()
     there.close()
@@ -123,7 +130,8 @@ def load(port: int, requests: Sequence[bytes], connections: int) -> LoadResult:
         worker.join()
     if isinstance(received, str):
         raise RuntimeError(received)
-    return LoadResult(len(requests), *received)
+    used = server.processor_seconds() - before
+    return LoadResult(len(requests), *received, server=used / received[0])
 
 
 def _worker(pipe: Any, port: int, requests: Sequence[bytes], connections: int) -> None:
@@ -179,6 +187,11 @@ class ServiceProcess:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
         return int(line.split()[1]) / 1024
+
+    def processor_seconds(self) -> float:
+        """Time of a processor that the server has used."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGINT)
@@ -324,7 +337,7 @@ def rounds(server: ServiceProcess, supply: Supply, plan: LoadPlan) -> dict[str, 
                 ("batch", supply.batches(batches)),
                 ("single", supply.singles(singles)),
             ):
-                one = load(server.port, requests, connections)
+                one = load(server, requests, connections)
                 if number:  # the first round warms up
                     seen[kind].append(one)
         summaries[str(connections)] = _summary(seen)
@@ -336,9 +349,15 @@ def _summary(seen: dict[str, list[LoadResult]]) -> dict[str, Any]:
         pairs = zip(seen[kind], seen["empty"], strict=True)
         return statistics.median(each * one.rate / empty.rate for one, empty in pairs)
 
+    def work(kind: str, each: int) -> float:
+        pairs = zip(seen[kind], seen["empty"], strict=True)
+        return statistics.median(each * empty.cost / one.cost for one, empty in pairs)
+
     said: dict[str, Any] = {
         "batch_over_empty_post": round(ratio("batch", BATCH), 2),
         "single_over_empty_post": round(ratio("single", 1), 3),
+        "batch_over_empty_post_work": round(work("batch", BATCH), 2),
+        "single_over_empty_post_work": round(work("single", 1), 3),
     }
     for kind, each in zip(KINDS, (1, BATCH, 1), strict=True):
         runs = seen[kind]
@@ -349,6 +368,7 @@ def _summary(seen: dict[str, list[LoadResult]]) -> dict[str, Any]:
             "p50_ms": round(1000 * took[len(took) // 2], 2),
             "p99_ms": round(1000 * took[int(0.99 * len(took))], 2),
             "client": round(statistics.median(one.client for one in runs), 2),
+            "server": round(statistics.median(one.server for one in runs), 2),
         }
     return said
 
@@ -389,10 +409,10 @@ def growth(url: str, secret: Path, reports: int) -> tuple[float, dict[str, Any]]
     supply = Supply.prepare(url, secret, reports + 20 * BATCH * 10)
     server = ServiceProcess(url, secret)
     try:
-        load(server.port, supply.batches(200), 16)
+        load(server, supply.batches(200), 16)
         before, seen = server.memory(), []
         for _ in range(10):
-            load(server.port, supply.batches(reports // BATCH // 10), 16)
+            load(server, supply.batches(reports // BATCH // 10), 16)
             seen.append(round(server.memory(), 1))
     finally:
         server.stop()

@@ -127,6 +127,8 @@ def test_what_people_are_told_changes_only_while_it_is_a_draft(
         {"labelled": False},
         {"closes": "tomorrow"},
         {"closes": "2030-01-01T00:00"},
+        {"closes": "9999-12-31T23:59:59-23:59"},
+        {"opens": "0001-01-01T00:00:00+23:59"},
         {"minimum": 0},
         {"quota": 1},
         {"title": None},

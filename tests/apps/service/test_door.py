@@ -271,6 +271,15 @@ def test_one_address_gets_so_many_and_the_longest_waiting_makes_room():
         assert counted(metrics, "crowded")
 
 
+def test_whoever_replaces_their_only_connection_is_still_counted():
+    with served(per_address=1, seconds=30.0) as (port, _):
+        held = [link(port, START) for _ in range(3)]
+        time.sleep(0.1)
+        assert answer(held[0]) == answer(held[1]) == b""
+        held[2].settimeout(0.2)
+        assert answer(held[2]) is None
+
+
 def test_proxies_are_limited_together_and_others_by_address():
     with served(["127.0.0.2"], per_address=2, connections=6, seconds=30.0) as (port, _):
         held = [link(port, START, "127.0.0.2") for _ in range(6)]

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 from pyarrow import parquet
 
+from tacit.apps.plots import canvas
 from tacit.apps.service import cells, exports, processing
 from tacit.apps.service.campaign import Campaign
 from tacit.apps.service.notice import Notice
@@ -137,6 +139,15 @@ def test_a_table_of_all_estimates(store: Store, mechanism: Any, digits: Any) -> 
     picture = exports.as_png(summary, "Digits")
     assert picture.startswith(b"\x89PNG")
     assert picture == exports.as_png(summary, "Digits")
+
+
+@pytest.mark.parametrize("text", ["$5 to $10", r"$\frac{$", r"\$x$ \\", "a_b^c"])
+def test_a_picture_takes_what_people_wrote_for_no_formula(text: str) -> None:
+    shares = {"classes": [{"class": text, "share": 0.5, "interval": [0.25, 0.75]}]}
+    counts = {"reports": 10, "votes": 0, "confidence": 0.95}
+    summary = {**shares, **counts, "codewords": [], "accuracy": None, "withdrawn": {"words": text}}
+    assert exports.as_png(summary, text).startswith(b"\x89PNG")
+    assert Text(text=canvas.plain(text))._preprocess_math(canvas.plain(text)) == (text, False)
 
 
 def test_a_cell_of_the_table_is_no_formula() -> None:

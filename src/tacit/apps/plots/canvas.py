@@ -38,6 +38,11 @@ def fitted(width: float, height: float) -> Figure:
     return figure
 
 
+def plain(text: str) -> str:
+    """Mark text that people wrote, so that "$5 to $10" is no formula."""
+    return text.replace("$", r"\$")
+
+
 def _figure_class() -> type[Figure]:
     try:
         from matplotlib.figure import Figure

@@ -38,7 +38,7 @@ def answers(found: Sequence[Any], caption: str) -> Figure:
     panels = figure.subplots(len(found), 1, height_ratios=heights, squeeze=False)
     for axes, one in zip(panels[:, 0], found, strict=True):
         _draw(axes, one)
-    text = textwrap.fill(caption, int(_WIDTH * 16))
+    text = canvas.plain(textwrap.fill(caption, int(_WIDTH * 16)))
     figure.supxlabel(text, x=0.012, ha="left", size=canvas.SMALL, color=canvas.GREY)
     return figure
 
@@ -52,12 +52,14 @@ def _draw(axes: Axes, answer: Any) -> None:
             axes.plot(shown, place, mark if edge != shown else "|", color=canvas.GREY, markersize=6)
         if math.isfinite(one.value):
             axes.plot(one.value, place, "o", color=canvas.INK, markersize=4.5)
-    axes.set_yticks(range(len(answer.estimates)), [one.label for one in answer.estimates])
+    names = [canvas.plain(one.label) for one in answer.estimates]
+    axes.set_yticks(range(len(names)), names)
     if answer.first_date is not None:
         axes.locator_params(axis="x", nbins=4)
         axes.xaxis.set_major_formatter(lambda days, _: answer.said(days))
     axes.set_ylim(len(answer.estimates) - 0.5, -0.5)
-    axes.set_title(answer.question, loc="left", size=canvas.TEXT, weight="bold", color=canvas.INK)
+    asked = canvas.plain(answer.question)
+    axes.set_title(asked, loc="left", size=canvas.TEXT, weight="bold", color=canvas.INK)
     axes.tick_params(labelsize=canvas.SMALL, colors=canvas.GREY, length=0)
     axes.grid(axis="x", color=canvas.FAINT, linewidth=0.6)
     axes.set_axisbelow(True)

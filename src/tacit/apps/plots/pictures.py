@@ -72,7 +72,7 @@ def _draw_heading(figure: Figure, heading: str, left: float, images: int) -> Non
 
 def _draw_image(axes: Axes, title: str, image: npt.NDArray[np.float64]) -> None:
     axes.imshow(image, cmap="gray", vmin=0.0, vmax=1.0, interpolation="nearest")
-    axes.set_title(title, size=canvas.TEXT, color=canvas.INK)
+    axes.set_title(canvas.plain(title), size=canvas.TEXT, color=canvas.INK)
     axes.set_xticks([])
     axes.set_yticks([])
     for spine in axes.spines.values():

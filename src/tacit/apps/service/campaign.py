@@ -101,8 +101,7 @@ class Campaign:
             remedy = "Without labels there is no model to vote on."
             errors.refuse(where, "vote_epsilon", "omitted", self.vote_epsilon, remedy)
         for moment in (self.opens, self.closes):
-            if moment is not None and moment.tzinfo is None:
-                errors.refuse(where, "time", "with a zone, as in 2026-12-01T08:00Z", str(moment))
+            _must_be_a_time(where, moment)
         if self.opens and self.closes and not self.opens < self.closes:
             errors.refuse(where, "closes", f"after {self.opens}", str(self.closes))
         errors.whole(where, "round", self.round, least=1, most=MOST_ROUNDS)
@@ -221,6 +220,18 @@ class Campaign:
         state = {"state": self.state(closed, reports), "closed": closed}
         counts = {**state, "reports": reports, "votes": votes}
         return {**self._fixed, **counts, "model": model}
+
+
+def _must_be_a_time(where: str, moment: datetime | None) -> None:
+    """Refuse a time without a zone, and one that is no time in UTC: years have four digits."""
+    if moment is None:
+        return
+    if moment.tzinfo is None:
+        errors.refuse(where, "time", "with a zone, as in 2026-12-01T08:00Z", str(moment))
+    try:
+        moment.astimezone(UTC)
+    except OverflowError:
+        errors.refuse(where, "time", "in the years 1 to 9999 of UTC", str(moment))
 
 
 def _epsilon(guarantee: Guarantee) -> float:

@@ -120,18 +120,19 @@ class Door:
     def enter(self, link: Link, address: str) -> bool:
         """Admit a connection; the longest waiting one makes room for it, if any is waiting."""
         full = self._links if len(self._links) >= self.most else None
-        own: dict[Link, None] = {}
-        if not self._is_proxy(address):
-            own = self._by_address.setdefault(sender_of(address), {})
-            full = own if len(own) >= self.limits.per_address else full
+        sender = None if self._is_proxy(address) else sender_of(address)
+        if sender is not None and len(self._by_address.get(sender, ())) >= self.limits.per_address:
+            full = self._by_address[sender]
         if full is not None:
             waiting = next((one for one in full if one.waiting), None)
             waiting = waiting or next((one for one in full if one.incomplete), None)
             self.refused("crowded")
             if waiting is None:
                 return False
-            waiting.drop()
-        self._links[link] = own[link] = None
+            waiting.drop()  # which forgets its address, if it had no other connection
+        self._links[link] = None
+        if sender is not None:
+            self._by_address.setdefault(sender, {})[link] = None
         if not self._sweeping:
             self._sweeping = True
             asyncio.get_running_loop().call_later(1.0, self._sweep)

@@ -314,6 +314,7 @@ def pages(router: APIRouter, service: Service) -> None:
         return HTMLResponse(
             '<!doctype html><html lang="en"><meta charset="utf-8"><title>Campaigns</title>'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            '<link rel="icon" href="data:,">'
             '<link rel="stylesheet" href="/static/style.css">'
             f"<main><h1>Campaigns</h1>{shown}</main></html>"
         )

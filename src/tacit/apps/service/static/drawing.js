@@ -2,7 +2,7 @@
 
 import { text } from "./language.js";
 
-const SIDE = 280, CELLS = 14, CELL = SIDE / CELLS, PEN = 22, FINE = 8;
+const SIDE = 280, CELLS = 14, CELL = SIDE / CELLS, PEN = 22, FINE = 8, INK = 25;
 const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 export class Pad {
@@ -155,14 +155,13 @@ function averaged({ data }, width, height) {
   return Array.from(means);
 }
 
-/** Paints numbers from 0 to 1 on a canvas, one pixel per number, dark on light or light on dark. */
+/** Paints numbers from 0 to 1 on a canvas, one pixel per number, dark on the light paper of tiles. */
 export function paint(canvas, values, [height, width]) {
   canvas.width = width;
   canvas.height = height;
   const context = canvas.getContext("2d"), image = context.createImageData(width, height);
-  const dark = matchMedia("(prefers-color-scheme: dark)").matches ? 235 : 25;
   values.forEach((value, at) => {
-    image.data.set([dark, dark, dark, 255 * Math.min(Math.max(value, 0), 1)], 4 * at);
+    image.data.set([INK, INK, INK, 255 * Math.min(Math.max(value, 0), 1)], 4 * at);
   });
   context.putImageData(image, 0, 0);
   return canvas;

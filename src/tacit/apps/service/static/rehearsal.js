@@ -69,9 +69,9 @@ if (navigator.serviceWorker) navigator.serviceWorker.register = () => new Promis
 // --- what it says -----------------------------------------------------------------------------------
 
 history.replaceState(null, "", `${location.pathname}#token=${TOKEN}`);
-const banner = document.createElement("p");
+const banner = document.createElement("aside");
 banner.className = "rehearsal";
-banner.setAttribute("role", "note");
+banner.setAttribute("aria-label", "Preview");
 banner.lang = "en";
 banner.append(Object.assign(document.createElement("strong"), { textContent: "Preview. " }),
   "Nothing is sent or stored, no invitation is used, and the noise is simulated.");
