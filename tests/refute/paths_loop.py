@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,9 @@ import torch
 from torch.utils.data import Dataset
 
 from tacit.central.training import TrainingLoop
+from tacit.privacy import events
+from tacit.privacy.accounting.ledger import Ledger
+from tacit.privacy.guarantees import ApproxDP
 
 from .adversary import Columns
 from .paths_training import COLUMNS, Words, convolutional, loss, mlp, steep, training
@@ -85,6 +89,42 @@ def several(name: str, make: Any, size: int = 2, **options: Any) -> Path:
     return _like(name, make, run)
 
 
+class Secret(Coins):
+    """Coins that a resumed training takes: it refuses seeds, which would draw the same again."""
+
+    secure = True
+
+
+def resumed(name: str, make: Any) -> Path:
+    """Killed after its end, and resumed from its first step: everything is shown and charged."""
+    settings = {"epsilon": 1.0, "delta": 1e-5, "batch_size": 41, "steps": 3}
+
+    def run(data: Columns, coins: Coins) -> Outcome:
+        rows, labels = torch.tensor(data[0], dtype=torch.float32), torch.tensor(data[1])
+        with tempfile.TemporaryDirectory() as folder, Ledger(f"{folder}/ledger") as ledger:
+            scope = {"adjacency": "zero-out", "unit": "record"}
+            ledger.open("rows", ApproxDP(9.0, 1e-3, **scope))
+            kept = {"journal": f"{folder}/journal", "ledger": ledger, "account": "rows"}
+
+            def started(seed: int) -> tuple[Any, TrainingLoop]:
+                torch.manual_seed(3)
+                module, own = make(), Secret(coins._tape, seed)
+                made = TrainingLoop(module, (rows, labels), loss, **settings, **kept, rng=own)
+                return module, made
+
+            module, loop = started(0)
+            next(loop)
+            state = loop.state_dict()
+            shown = [own_loop(loop, module).released]
+            module, loop = started(1)
+            loop.load_state_dict(state, shown=True)
+            shown.append(own_loop(loop, module).released)
+            charged = tuple(one.event for one in ledger.show("rows").charges)
+        return Outcome((shown, state["clip_norm"]), events.Composed(charged))
+
+    return _like(name, make, run)
+
+
 def _like(name: str, make: Any, run: Any) -> Path:
     return replace(training(name, make), name=f"{CALLED} {name}", run=run, covers=(CALLED,))
 
@@ -101,5 +141,6 @@ def paths() -> list[Path]:
         several("two processes, every record", mlp, batch_size=41),
         several("three processes, in pieces", steep, size=3, microbatch=7),
         several("two processes, adaptive", Words, clipping="adaptive"),
+        resumed("resumed", mlp),
         several("two processes, per layer", mlp, clipping="per-layer"),
     ]

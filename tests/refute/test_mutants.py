@@ -22,6 +22,7 @@ from tacit.central.statistics import released, rows
 from tacit.central.training import (
     correlated,
     gradients,
+    journal,
     kinds,
     loading,
     loop,
@@ -142,6 +143,16 @@ def test_noise_that_is_shared_out(monkeypatch: Any) -> None:
 
     monkeypatch.setattr(gradients, "together", shares)
     assert found("private_training.TrainingLoop two processes").refuted
+
+
+def test_lost_steps_that_were_shown_and_are_not_charged(monkeypatch: Any) -> None:
+    resume = journal.Journal.look
+
+    def none_lost(self: Any, *given: Any) -> Any:
+        return replace(resume(self, *given), lost=0)
+
+    monkeypatch.setattr(journal.Journal, "look", none_lost)
+    assert found("private_training.TrainingLoop resumed").refuted
 
 
 def test_a_step_that_takes_two_samples(monkeypatch: Any) -> None:

@@ -163,8 +163,9 @@ class Products(nn.Module):
 class Positions(nn.Module):
     """Tokens, positions and kinds of tokens, as language models have them."""
 
-    def __init__(self) -> None:
+    def __init__(self, own: bool = False) -> None:
         super().__init__()
+        self.own = own  # whether kinds have memory of their own for every row
         self.tokens, self.places, self.kinds = (nn.Embedding(k, 4) for k in (9, 12, 2))
         self.register_buffer("order", torch.arange(12)[None])
         self.register_buffer("first", torch.zeros(1, 12, dtype=torch.long))
@@ -172,6 +173,7 @@ class Positions(nn.Module):
 
     def forward(self, x):
         kinds = self.first[:, : x.shape[1]].expand(len(x), -1)
+        kinds = kinds.contiguous() if self.own else kinds
         tokens, places = self.tokens(x), self.places(self.order[:, : x.shape[1]])
         x = tokens + self.kinds(kinds) + places.to(tokens.device)
         return self.last(torch.tanh(x))
@@ -331,6 +333,7 @@ BOOK_KEPT |= {
     "products": (Products(), floats(4)),
     "products over positions": (Products(), floats(3, 4)),
     "positions": (Positions(), tokens(5)),
+    "positions, their own": (Positions(own=True), tokens(5)),
     "attention, other way": (Attention(batch_first=False), floats(5, 4)),
     "attention, as long as wide": (Attention(batch_first=False), floats(ROWS, 4)),
     "other way": (OtherWay(), floats(5, 4)),
@@ -377,6 +380,7 @@ WRITTEN = {
     **dict.fromkeys(("lstm", "gru", "rnn", "lstm, layers both ways", "lstm, projected"), ()),
     **dict.fromkeys(("tied", "language model", "language model, padded"), ()),
     **dict.fromkeys(("lstm cell", "gru cell", "attention", "transformer", "positions"), ()),
+    "positions, their own": (),
     "products": ("addmm",),  # with a factor
     "learned start": ("expand",),
 }

@@ -269,6 +269,23 @@ def test_canaries_do_not_refute_the_loop(size, adapted) -> None:
     assert 0.5 < found.proof.epsilon <= 8.0
 
 
+def test_canaries_of_processes_of_their_own(tmp_path) -> None:
+    def task(rank: int) -> list[float]:
+        canaries = Canaries(canaries=1000, rng=Seeded(0))  # the same coins in both
+        made = TrainingLoop(
+            canaries.module, canaries.data, canaries.loss, epsilon=8.0, delta=1e-6,
+            batch_size=1000, steps=1, group=dist.group.WORLD, rng=Seeded(5 + rank),
+        )  # fmt: skip
+        next(made)
+        torch.optim.SGD(canaries.module.parameters(), lr=0.1).step()
+        found = canaries.audit(made.trained, epsilon=8.0, delta=1e-6, rng=Seeded(0))
+        return [found.proof.epsilon]
+
+    first, second = in_processes(tmp_path, task)
+    assert first == second
+    assert 0.5 < first[0] <= 8.0
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_canaries_find_less_noise(name, monkeypatch) -> None:
     assert not audited(16).refuted

@@ -109,6 +109,22 @@ def test_there_is_one_sequence_of_steps(naive) -> None:
             copied(loop)
 
 
+def test_the_mode_may_change_in_between(naive, monkeypatch) -> None:
+    """Dropout stays as it was when the loop was made."""
+    without_noise(monkeypatch)
+    module = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 2))
+    found = []
+    for mode in (True, False):
+        loop = TrainingLoop(
+            module.train(), toy(), naive.cross_entropy, **QUICK, batch_size=300, steps=1,
+            rng=Seeded(1),
+        )  # fmt: skip
+        module.train(mode)
+        next(loop)
+        found.append(torch.cat([one.grad.flatten() for one in module.parameters()]))
+    assert torch.equal(*found)
+
+
 def test_every_step_that_is_drawn_has_its_own_noise(naive, monkeypatch) -> None:
     """As many gradients with noise as the event says, with accumulation too."""
     added: list[float] = []

@@ -101,6 +101,7 @@ def loop_module(loop: TrainingLoop) -> nn.Module:
     return loop._gradients.clipper.module
 
 
+@pytest.mark.heavy
 def test_killed_ten_times_at_the_price_of_one_training(tmp_path) -> None:
     """At random steps: the same event, one charge, and no noise word twice."""
     whole = loop_in(tmp_path / "..")

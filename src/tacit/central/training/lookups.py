@@ -16,7 +16,7 @@ from torch import fx
 
 from tacit.central.training.operators import argument, name_of
 
-_SAME = ("to", "contiguous", "alias")
+SAME = ("to", "contiguous", "alias")
 """Operators that give what they get, in another type or layout."""
 
 
@@ -45,7 +45,7 @@ def _until_broadcast(node: fx.Node, count: int) -> list[fx.Node]:
         broadcast = torch.Tag.pointwise in user.target.tags
         if broadcast and user.meta["val"].shape == (count, *shape[1:]):
             continue
-        further = _until_broadcast(user, count) if name_of(user) in _SAME else []
+        further = _until_broadcast(user, count) if name_of(user) in SAME else []
         if not further:
             return []
         found += further

@@ -132,9 +132,7 @@ class TrainingLoop:
         self._kind = kinds.kind_of(_where, clipping)
         if microbatch is not None:
             microbatch = errors.whole(_where, "microbatch", microbatch, least=1)
-        if isinstance(module, nn.parallel.DistributedDataParallel | nn.DataParallel):
-            remedy = "Pass its `module`, and the processes as `group`: the loop adds up their sums."
-            errors.refuse(_where, "module", "the module itself", type(module).__name__, remedy)
+        _refuse_wrapped(_where, module)
         self._stream = Keystream() if rng is None else source(rng)
         self._ranks = ranks.ranks_of(_where, group)
         rows, self._loading = loading.rows_of(_where, module, data, example, views, workers)
@@ -349,6 +347,12 @@ class TrainingLoop:
             *(ranks.ASSUMED if self._ranks is not None else ()),
             *self._lost.assumptions(),
         )
+
+
+def _refuse_wrapped(where: str, module: nn.Module) -> None:
+    if isinstance(module, nn.parallel.DistributedDataParallel | nn.DataParallel):
+        remedy = "Pass its `module`, and the processes as `group`: the loop adds up their sums."
+        errors.refuse(where, "module", "the module itself", type(module).__name__, remedy)
 
 
 def _divided(

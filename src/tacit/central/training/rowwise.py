@@ -38,6 +38,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, fx
 
+from tacit.central.training.lookups import SAME
 from tacit.central.training.operators import name_of, refuse_draws_by_value
 from tacit.central.training.row_calls import Call, RowAxis, State, value_of
 from tacit.central.training.row_rules import RULES, pointwise, shared_out
@@ -118,9 +119,11 @@ class States:
         if call.name == "expand" and call.node.all_input_nodes[0] in self.trained:
             return shared_out(call)
         if call.name == "embedding" and call.arg("weight") in self.trained:
-            indices = call.arg("indices")
-            if name_of(indices) == "expand":
-                self.of[indices] = shared_out(Call(self, indices, "expand"))
+            indices = source = call.arg("indices")
+            while name_of(source) in SAME:
+                source = source.all_input_nodes[0]
+            if name_of(source) == "expand" and value_of(source).shape == value_of(indices).shape:
+                self.of[indices] = shared_out(Call(self, source, "expand"))
             return self.of[indices]
         return None
 
