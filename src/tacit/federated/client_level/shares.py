@@ -84,6 +84,11 @@ class SharePlan:
         return self.survivors - self.corrupt
 
     @property
+    def sums(self) -> int:
+        """The number of sums in all rounds."""
+        return self.rounds * self.releases
+
+    @property
     def noise_multiplier(self) -> float:
         """Standard deviation of the noise of h clients, over the largest norm of an update."""
         return math.sqrt(self.honest * float(self.variance)) / self.grid.bound
