@@ -220,7 +220,7 @@ def test_what_cannot_be_combined_is_refused(quadratic: Any) -> None:
         coordinator=private(6),
         intercept=lambda number, client, reply: reply,
     )
-    with pytest.raises(errors.InvalidParameter, match="intercept and questions"):
+    with pytest.raises(errors.InvalidParameter, match="intercept must be left out"):
         app.run("fedavg", quadratic.model, held(quadratic), ROUNDS, options)
 
 

@@ -108,9 +108,9 @@ def run(
     roster = Numbered(list(grid.contexts))
     strategy: Federation | SecureFederation
     if isinstance(server.coordinator, SecureClientPrivacy):
-        if options.intercept is not None or questions is not None:
+        if options.intercept is not None:
             remedy = "Nobody sees a single reply."
-            errors.refuse("run", "intercept and questions", "left out", "given", remedy)
+            errors.refuse("run", "intercept", "left out with secure sums", "given", remedy)
         keys, members = memberships(server.coordinator)
         held[:] = [replace(one, membership=m) for one, m in zip(held, members, strict=True)]
         strategy = SecureFederation(

@@ -122,6 +122,8 @@ class SecureClientPrivacy(Coordinator):
         self._shown: dict[str, Vector] = {}
         self.survivors: list[int] = []
         """How many clients are in each sum that was had; the server knows who."""
+        self.simulated = True
+        """Whether clients share a process; engines whose clients do not set it to False."""
 
     def __copy__(self) -> SecureClientPrivacy:
         """Return itself: two copies of a budget would be two budgets on one charge."""
@@ -144,9 +146,9 @@ class SecureClientPrivacy(Coordinator):
         if config.weighted:
             remedy = "A client's number of rows would be a release. Weight all clients equally."
             errors.refuse(WHERE, "weighted", "False", True, remedy)
-        releases = len(algorithm.phases)
-        self.plan = share_plan(clients, **self._told, releases=releases)
-        self.setting = Setting(algorithm, config, self.plan, self._norms)
+        told = {**self._told, "clip_norm": self._norms}
+        self.setting = Setting.of(algorithm, config, clients, **told)
+        self.plan = self.setting.plan
         ledger, account = self._paying
         self._payment = Payment(WHERE, self.plan.event(), self.plan.delta, ledger, account)
         self.name = self._rng.words(4).tobytes().hex()
@@ -283,10 +285,16 @@ class SecureClientPrivacy(Coordinator):
             artifact,
             assumptions=(
                 *(() if whole_plan else (SETTLED,)),
-                _ONE_PROCESS if self._masks else _NO_MASKS,
+                self._where(),
             ),
             rng=self._rng,
         )
+
+    def _where(self) -> str:
+        """State where the clients' part ran."""
+        if not self.simulated:
+            return _OWN_MACHINES
+        return _ONE_PROCESS if self._masks else _NO_MASKS
 
     def _ran(self) -> None:
         if not self.run:
@@ -350,6 +358,11 @@ SETTLED = "The decision to end training after this round did not depend on what 
 _ONE_PROCESS = (
     "Clients and server exchanged all messages within one process: a simulation. What is said of "
     "the server holds where each client runs the protocol on a machine of its own."
+)
+_OWN_MACHINES = (
+    "Each client's part ran on a machine that its owner trusts, was that of this library, and used "
+    "the roster that the owner had checked. Flower lets whoever may submit a run bring an app of "
+    "their own instead."
 )
 _NO_MASKS = (
     "Masks were left out, in a simulation within one process: what is said of the server holds of "

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from tacit.federated.algorithms.registry import Algorithm, Phase
 from tacit.federated.client_level.rotation import Reals
-from tacit.federated.client_level.shares import SharePlan
-from tacit.federated.client_level.units import Norms, clip_units, norm_of
+from tacit.federated.client_level.shares import SharePlan, share_plan
+from tacit.federated.client_level.units import Norms, clip_units, norm_of, norms_by_unit
 from tacit.federated.config import Config
 from tacit.federated.payload import Vector
 from tacit.federated.secure.session import subject
@@ -52,6 +52,20 @@ class Setting:
             errors.refuse(WHERE, "algorithm", "one with one part a phase", self.algorithm.name)
         for (unit,) in units:
             norm_of(WHERE, self.norms, unit)
+
+    @classmethod
+    def of(
+        cls,
+        algorithm: Algorithm,
+        config: Config,
+        clients: int,
+        *,
+        clip_norm: float | Mapping[str, float] = 1.0,
+        **told: Any,
+    ) -> Setting:
+        """Return the setting for these parameters of `SecureClientPrivacy`."""
+        plan = share_plan(clients, **told, releases=len(algorithm.phases))
+        return cls(algorithm, config, plan, norms_by_unit(WHERE, clip_norm))
 
     def __str__(self) -> str:
         return f"{self.algorithm.name} {self.config} {self.plan} {self.norms}"
