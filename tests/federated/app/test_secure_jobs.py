@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,9 @@ def test_clients_and_server_compute_one_setting() -> None:
     coordinator = one.coordinator()
     assert isinstance(coordinator, SecureClientPrivacy)
     coordinator.admit(one.chosen, one.config(), 4)
-    assert str(coordinator.setting) == str(one.setting())
+    assert str(coordinator.setting) == str(Job.from_json(one.to_json()).setting())
+    other = replace(one, seed=1)  # other initial weights
+    assert str(other.setting()) != str(one.setting())
     assert str(one.setting()) != str(job().setting())
     assert one.setting().plan.epsilon() <= 4
     fsvrg = Job("fsvrg", clients=4, rounds=2, layers=(4, 2), privacy=PRIVACY)

@@ -35,7 +35,7 @@ from tacit.federated.client_level.distributed import SecureClientPrivacy
 from tacit.federated.config import Config
 from tacit.federated.model import Data, Model
 from tacit.federated.payload import Layout
-from tacit.federated.rounds import Intercept, RunOptions, RunResult, checked
+from tacit.federated.rounds import Intercept, RunOptions, RunResult, Server, checked
 from tacit.federated.secure.participant import Terms
 from tacit.federated.secure.primitives import new_identity
 from tacit.federated.secure.session import Roster
@@ -105,36 +105,34 @@ def run(
     server = options.server(chosen, config, model, clients)
     run_id = secrets.randbits(63)
     grid = LocalGrid(app, len(clients), run_id, transport.faults)
-    roster = Numbered(list(grid.contexts))
-    strategy: Federation | SecureFederation
-    if isinstance(server.coordinator, SecureClientPrivacy):
-        if options.intercept is not None:
-            remedy = "Nobody sees a single reply."
-            errors.refuse("run", "intercept", "left out with secure sums", "given", remedy)
-        keys, members = memberships(server.coordinator)
-        held[:] = [replace(one, membership=m) for one, m in zip(held, members, strict=True)]
-        strategy = SecureFederation(
-            server,
-            roster,
-            keys,
-            str(run_id),
-            seed=options.seed,
-            test=options.test,
-            callback=options.callback,
-        )
-    else:
-        strategy = Federation(
-            server,
-            roster,
-            seed=options.seed,
-            test=options.test,
-            callback=options.callback,
-            questions=questions,
-        )
+    strategy = _strategy(server, grid, held, options, questions)
     with flower.identity(run_id), flower.quiet():
         stopped = drive(strategy, grid, rounds, transport.timeout)
     states = _states(strategy, grid, held)
     return RunResult(server.state, states, tuple(strategy.history), stopped)
+
+
+def _strategy(
+    server: Server,
+    grid: LocalGrid,
+    held: list[FederatedClient],
+    options: RunOptions,
+    questions: Questions | None,
+) -> Federation | SecureFederation:
+    """Build the strategy; for secure sums every client joins with a key of its own."""
+    roster = Numbered(list(grid.contexts))
+    seed, test, callback = options.seed, options.test, options.callback
+    if not isinstance(server.coordinator, SecureClientPrivacy):
+        return Federation(
+            server, roster, seed=seed, test=test, callback=callback, questions=questions
+        )
+    if options.intercept is not None:
+        remedy = "Nobody sees a single reply."
+        errors.refuse("run", "intercept", "left out with secure sums", "given", remedy)
+    keys, members = memberships(server.coordinator)
+    held[:] = [replace(one, membership=own) for one, own in zip(held, members, strict=True)]
+    run = str(grid.run.run_id)
+    return SecureFederation(server, roster, keys, run, seed=seed, test=test, callback=callback)
 
 
 def memberships(privacy: SecureClientPrivacy) -> tuple[Roster, list[Membership]]:

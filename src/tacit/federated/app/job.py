@@ -204,7 +204,8 @@ class Job:
     def _secure_settings(self) -> dict[str, Any]:
         left_out = ("unit", "secure")
         settings = {k: v for k, v in (self.privacy or {}).items() if k not in left_out}
-        return {**settings, "rounds": self.rounds, "size": self.model().layout.size}
+        agreed = {"rounds": self.rounds, "size": self.model().layout.size}
+        return {**settings, **agreed, "about": self.to_json()}
 
     def setting(self) -> Setting:
         """Return the setting of secure sums, which every client computes from the job itself."""

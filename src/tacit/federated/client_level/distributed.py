@@ -16,9 +16,7 @@ is a simulation of clients on machines of their own, and its certificate says so
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,8 +25,9 @@ import numpy as np
 
 from tacit.federated.algorithms.registry import Algorithm, Phase
 from tacit.federated.algorithms.server_updates import Averaged
+from tacit.federated.client_level import statements
 from tacit.federated.client_level.noisy_sum import WHERE, NoisySum, Setting
-from tacit.federated.client_level.shares import SharePlan, share_plan
+from tacit.federated.client_level.shares import share_plan
 from tacit.federated.client_level.units import norms_by_unit
 from tacit.federated.config import Config
 from tacit.federated.coordinator import Coordinator
@@ -44,7 +43,6 @@ from tacit.federated.secure.session import Roster
 from tacit.privacy import errors, events
 from tacit.privacy.accounting.ledger import Ledger
 from tacit.privacy.certificate import Certificate
-from tacit.privacy.decimals import above
 from tacit.privacy.guarantees import Guarantee
 from tacit.privacy.randomness import Randomness, source
 
@@ -79,6 +77,8 @@ class SecureClientPrivacy(Coordinator):
         faster, and its sums are the same; the certificate says that they were left out.
     losses : callable, optional
         Simulated losses: at which step which client is lost, for each sum by its number.
+    about : str
+        What else clients and server must agree on, such as the whole job: it goes into every key.
     rng : Randomness, optional
         Source of the noise for tests. The default is the operating system's.
 
@@ -106,6 +106,7 @@ class SecureClientPrivacy(Coordinator):
         account: str | None = None,
         masks: bool = True,
         losses: Losses | None = None,
+        about: str = "",
         rng: Randomness | np.random.Generator | None = None,
     ) -> None:
         budget = {"epsilon": epsilon, "delta": delta, "rounds": rounds}
@@ -114,7 +115,7 @@ class SecureClientPrivacy(Coordinator):
         """The plan; a run of an algorithm with several sums a round has more noise."""
         self.run, self._norms = 0, norms_by_unit(WHERE, clip_norm)
         self._paying = ledger, account
-        self._masks, self._losses = masks, losses
+        self._masks, self._losses, self._about = masks, losses, about
         self._rng = source(rng)
         self._phases: tuple[Phase, ...] = ()
         self._open: list[Phase] = []
@@ -146,7 +147,7 @@ class SecureClientPrivacy(Coordinator):
         if config.weighted:
             remedy = "A client's number of rows would be a release. Weight all clients equally."
             errors.refuse(WHERE, "weighted", "False", True, remedy)
-        told = {**self._told, "clip_norm": self._norms}
+        told = {**self._told, "clip_norm": self._norms, "about": self._about}
         self.setting = Setting.of(algorithm, config, clients, **told)
         self.plan = self.setting.plan
         ledger, account = self._paying
@@ -279,12 +280,12 @@ class SecureClientPrivacy(Coordinator):
         """
         self._ran()
         rounds = self.plan.rounds if whole_plan else self.run
-        return certify(
+        return statements.certify(
             self.plan,
             rounds,
             artifact,
             assumptions=(
-                *(() if whole_plan else (SETTLED,)),
+                *(() if whole_plan else (statements.SETTLED,)),
                 self._where(),
             ),
             rng=self._rng,
@@ -293,83 +294,9 @@ class SecureClientPrivacy(Coordinator):
     def _where(self) -> str:
         """State where the clients' part ran."""
         if not self.simulated:
-            return _OWN_MACHINES
-        return _ONE_PROCESS if self._masks else _NO_MASKS
+            return statements.OWN_MACHINES
+        return statements.ONE_PROCESS if self._masks else statements.NO_MASKS
 
     def _ran(self) -> None:
         if not self.run:
             raise errors.TacitError(f"{WHERE}: no round has run yet, so there is no release.")
-
-
-def certify(
-    plan: SharePlan,
-    rounds: int,
-    artifact: str | Path | None = None,
-    *,
-    assumptions: tuple[str, ...] = (),
-    rng: Randomness | None = None,
-) -> Certificate:
-    """Issue a certificate of this many rounds of a plan, with both readers."""
-    issued = Certificate.issue(
-        plan.event(rounds),
-        delta=plan.delta,
-        artifact=artifact,
-        assumptions=(*_ASSUMPTIONS, _server(plan), *assumptions),
-        not_protected=(_remains(plan, rounds), *_LIMITS),
-        rng=rng,
-    )
-    return replace(issued, readers=plan.outsiders(rounds))
-
-
-def _server(plan: SharePlan) -> str:
-    setup = plan.setup()
-    if setup.everyone:
-        who = "Whatever the server does"
-    else:
-        who = "The server follows the protocol, and looks at all that it receives; then"
-    return (
-        f"{who}, it learns no more than sums: the long-term keys of the roster are the clients' "
-        f"own, at most {plan.corrupt} clients side with the server, and X25519, HKDF-SHA256, "
-        "AES-256, and the signatures of the roster's keys are not broken."
-    )
-
-
-def _remains(plan: SharePlan, rounds: int) -> str:
-    """State what remains where fewer are honest than was planned."""
-    parts = []
-    for honest in sorted({max(plan.honest // 2, 1), 1}, reverse=True):
-        stated = plan.guarantee(rounds, honest)
-        epsilon = getattr(stated, "epsilon", math.inf)
-        parts.append(f"with {honest} it is {above(epsilon, 4)}")
-    return (
-        f"Clients from the server where fewer than {plan.honest} of those who answered are "
-        f"honest: {', '.join(parts)} instead of the stated epsilon, at the same delta, while at "
-        f"most {plan.corrupt} side with the server."
-    )
-
-
-_ASSUMPTIONS = (
-    "The initial model, the settings and the planned number of rounds did not depend on the "
-    "clients' data.",
-    "Whether a client answered did not depend on its rows: one whose computation failed sent zeros "
-    "with its noise.",
-)
-SETTLED = "The decision to end training after this round did not depend on what was released."
-_ONE_PROCESS = (
-    "Clients and server exchanged all messages within one process: a simulation. What is said of "
-    "the server holds where each client runs the protocol on a machine of its own."
-)
-_OWN_MACHINES = (
-    "Each client's part ran on a machine that its owner trusts, was that of this library, and used "
-    "the roster that the owner had checked. Flower lets whoever may submit a run bring an app of "
-    "their own instead."
-)
-_NO_MASKS = (
-    "Masks were left out, in a simulation within one process: what is said of the server holds of "
-    "the noise alone."
-)
-_LIMITS = (
-    "The number of clients, who took part in a round, and who was lost.",
-    "The result from clients who send made-up vectors: nobody sees a single one.",
-    "Rows on which the model was evaluated: loss and accuracy of each round have no noise.",
-)

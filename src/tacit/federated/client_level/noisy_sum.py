@@ -39,12 +39,15 @@ class Setting:
         Clients, grid and noise.
     norms : float or dict
         The clip norm of each clip unit.
+    about : str
+        What else they agree on.
     """
 
     algorithm: Algorithm
     config: Config
     plan: SharePlan
     norms: Norms
+    about: str = ""
 
     def __post_init__(self) -> None:
         units = [clip_units(WHERE, self.algorithm.name, phase) for phase in self.algorithm.phases]
@@ -61,14 +64,15 @@ class Setting:
         clients: int,
         *,
         clip_norm: float | Mapping[str, float] = 1.0,
+        about: str = "",
         **told: Any,
     ) -> Setting:
         """Return the setting for these parameters of `SecureClientPrivacy`."""
         plan = share_plan(clients, **told, releases=len(algorithm.phases))
-        return cls(algorithm, config, plan, norms_by_unit(WHERE, clip_norm))
+        return cls(algorithm, config, plan, norms_by_unit(WHERE, clip_norm), about)
 
     def __str__(self) -> str:
-        return f"{self.algorithm.name} {self.config} {self.plan} {self.norms}"
+        return f"{self.algorithm.name} {self.config} {self.plan} {self.norms} {self.about}"
 
     def sum_of(
         self, phase: Phase, run: str, number: int, received: Mapping[str, Vector]
