@@ -23,7 +23,7 @@ from tacit.federated import payload
 from tacit.federated.algorithms.client_updates import Global, State
 from tacit.federated.algorithms.registry import Algorithm, Phase
 from tacit.federated.algorithms.registry import algorithm as named
-from tacit.federated.algorithms.server_updates import ServerState
+from tacit.federated.algorithms.server_updates import Averaged, ServerState
 from tacit.federated.config import Config
 from tacit.federated.coordinator import Coordinator, PlainMean
 from tacit.federated.coordinator import cohort as cohort
@@ -251,12 +251,20 @@ class Server:
                 del accepted[client]
         self._rejected += refused.items()
         self._there = list(accepted)
-        averaged = self.coordinator.gather(self._number, phase, accepted, layout)
+        self._apply(phase, self.coordinator.gather(self._number, phase, accepted, layout))
+        return Closed(self._there, refused, self._skipped)
+
+    def close_sum(self, index: int, averaged: Averaged | None, survivors: list[int]) -> Closed:
+        """Update the model with a mean that clients and server computed without single replies."""
+        self._there = survivors
+        self._apply(self.algorithm.phases[index], averaged)
+        return Closed(self._there, {}, self._skipped)
+
+    def _apply(self, phase: Phase, averaged: Averaged | None) -> None:
         if averaged is None:
             self._skipped = True
         else:
             self._sent, self.state = phase.server(self.config, self.state, averaged)
-        return Closed(self._there, refused, self._skipped)
 
     def close(self, bytes_up: int, judged: Evaluation | None = None) -> Round:
         """End the round, and return its record."""

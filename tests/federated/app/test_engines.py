@@ -246,7 +246,7 @@ def test_mods_stand_in_their_order_and_attacks_are_simulated_only() -> None:
 
         return mod
 
-    names = ("secure_aggregation", "privacy", "compression", "attack")
+    names = ("privacy", "compression", "attack")
     mods = Mods(**{name: named(name) for name in names})
     call: Any = lambda message, context: None  # noqa: E731
     for mod in reversed(mods.ordered(simulated=True)):

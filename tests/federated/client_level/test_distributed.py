@@ -17,7 +17,7 @@ from scipy.stats import chi2
 
 from tacit.federated import Data, RunOptions, SecureClientPrivacy, rounds
 from tacit.federated.algorithms.registry import algorithm
-from tacit.federated.client_level import distributed
+from tacit.federated.client_level import distributed, noisy_sum
 from tacit.federated.client_level.auditing import one_guess_bound
 from tacit.federated.client_level.grid import Grid
 from tacit.federated.client_level.rotation import Rotation
@@ -312,7 +312,8 @@ def test_the_noise_left_after_losses_is_what_was_promised(monkeypatch: pytest.Mo
         plan = plain(clients, **options)
         return replace(plan, variance=plan.variance * plan.honest / clients)
 
-    monkeypatch.setattr(distributed, "share_plan", too_little)
+    for module in (distributed, noisy_sum):
+        monkeypatch.setattr(module, "share_plan", too_little)
     found = opened(**told)
     assert left(found) < low
     assert found.plan.epsilon() > 8  # its own event says so, too

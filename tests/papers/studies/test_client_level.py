@@ -46,6 +46,18 @@ def test_less_budget_is_more_noise() -> None:
     assert noise[0] > 5 * noise[1]
 
 
+def test_without_a_trusted_server_it_learns_as_well() -> None:
+    few = ClientLevelSettings(rounds=2, learning_rate=1.0)
+    told = {"clients": 50, "dropout": 0.1, "settings": few, "rng": Seeded(0)}
+    trusted = client_level.measure(easy(), **told)
+    found = client_level.measure(easy(), **told, corrupt=0.04)
+    assert found.epsilon <= 8
+    assert found.skipped == 0
+    assert 0.7 < found.answered < 1
+    assert found.noise_multiplier > trusted.noise_multiplier
+    assert found.accuracy > trusted.accuracy - 0.1
+
+
 def test_only_images_have_features() -> None:
     table = datasets.load("adult")
     with pytest.raises(errors.InvalidParameter, match=r"^study: data must be images"):
@@ -61,6 +73,9 @@ def test_mnist_over_a_thousand_clients() -> None:
     assert min(end.accuracy for end in ends) >= 0.93
     assert {(end.rounds, end.skipped) for end in ends} == {(usual.rounds, 0)}
     assert ends[0].epsilon == ends[1].epsilon <= 8
+    secure = client_level.measure(prepared, dropout=0.1, corrupt=0.05, rng=Seeded(0))
+    assert secure.accuracy >= 0.965
+    assert (secure.rounds, secure.skipped) == (usual.rounds, 0)
     # Sampling hides too: a tenth of the clients a round, in more rounds with more noise each.
     many = replace(usual, rounds=40, cohort=0.1, server_rate=0.3)
     assert client_level.measure(prepared, settings=many, rng=Seeded(0)).accuracy >= 0.93

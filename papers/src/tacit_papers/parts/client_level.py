@@ -131,21 +131,19 @@ def measure(
     ]
     fedavg = algorithm("fedavg")
     model = TorchModel(lambda: _softmax(data.rows, prepared.classes))
-    budget: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rounds": settings.rounds}
-    budget |= {"clip_norm": settings.clip_norm, "rng": rng}
-    private: ClientPrivacy | SecureClientPrivacy
-    if corrupt is None:
-        private = ClientPrivacy(clients, cohort=settings.cohort * clients, **budget)
-    else:
-        private = SecureClientPrivacy(
-            clients,
-            size=model.layout.size,
-            corrupt=round(corrupt * clients),
-            lost=_most_lost(clients, dropout),
-            masks=False,
-            losses=lambda number: _losses(seed, number, clients, dropout),
-            **budget,
-        )
+    private = _private(
+        clients,
+        model.layout.size,
+        settings.cohort * clients,
+        corrupt,
+        dropout,
+        seed,
+        epsilon=epsilon,
+        delta=delta,
+        rounds=settings.rounds,
+        clip_norm=settings.clip_norm,
+        rng=rng,
+    )
 
     def drop(number: int, client: int, reply: Reply) -> Reply | None:
         # By client and round alone: whose reply is lost must not depend on who else is asked.
@@ -172,6 +170,29 @@ def measure(
     )
     right = model.evaluate(end.model, prepared.test.rows, prepared.test.labels).accuracy
     return _outcome(right, end, private)
+
+
+def _private(
+    clients: int,
+    size: int,
+    cohort: float,
+    corrupt: float | None,
+    dropout: float,
+    seed: int,
+    **budget: Any,
+) -> ClientPrivacy | SecureClientPrivacy:
+    """Build the guarantee: with a trusted server, or with noise from the clients."""
+    if corrupt is None:
+        return ClientPrivacy(clients, cohort=cohort, **budget)
+    return SecureClientPrivacy(
+        clients,
+        size=size,
+        corrupt=round(corrupt * clients),
+        lost=_most_lost(clients, dropout),
+        masks=False,
+        losses=lambda number: _losses(seed, number, clients, dropout),
+        **budget,
+    )
 
 
 def _most_lost(clients: int, dropout: float) -> int:

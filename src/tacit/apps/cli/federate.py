@@ -127,6 +127,9 @@ def serve(
     must_exist(*tls)
     setup = read_served(config)
     known = None if nodes is None else _public_keys(nodes, setup.job.clients)
+    if setup.job.secure and known is None:
+        remedy = "Clients of secure sums sign what they send."
+        errors.refuse("command line", "--nodes", "given for secure sums", None, remedy)
     _check_record(setup, "serve", ledger)
     with opened_ledger(ledger, account), _progress(setup, as_json) as show:
         paid = None if ledger is None or account is None else (ledger, account)
@@ -156,14 +159,27 @@ def node(
             rich_help_panel=NETWORK,
         ),
     ] = None,
+    roster: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of all clients' public keys, NAME.pub each, for secure sums.",
+            rich_help_panel=NETWORK,
+        ),
+    ] = None,
     ledger: Annotated[
         Path | None,
-        typer.Option(help="Ledger to charge for this client's records; refuses other jobs."),
+        typer.Option(
+            help="Ledger to charge for this client's records, or for secure sums; refuses other "
+            "jobs."
+        ),
     ] = None,
     account: Account = None,
     require: Annotated[
         str | None,
-        typer.Option(help="Refuse jobs without a guarantee for this unit: client or record."),
+        typer.Option(
+            help="Refuse jobs without a guarantee for this unit, client or record; or those "
+            "without secure sums: secure."
+        ),
     ] = None,
 ) -> None:
     """Take part in a federation with rows that stay on this machine, until stopped."""
@@ -172,7 +188,7 @@ def node(
     from tacit.federated.app.nodes import read_data
     from tacit.federated.app.processes import keep, own_folder
 
-    must_exist(data, authority, key)
+    must_exist(data, authority, key, roster)
     with opened_ledger(ledger, account):
         terms = Terms(require, ledger, account)
     read_data(data)  # errors are shown here, not in the log of another process
@@ -188,6 +204,7 @@ def node(
         authority=authority,
         insecure=insecure,
         key=key,
+        roster=roster,
         terms=terms,
     )
     keep(line, state / "node")

@@ -21,9 +21,10 @@ from flwr.clientapp.typing import ClientAppCallable, Mod
 from tacit.federated import flower, rounds
 from tacit.federated.algorithms.client_updates import State
 from tacit.federated.algorithms.registry import ALGORITHMS, Algorithm
-from tacit.federated.app import wire
+from tacit.federated.app import secure_client, wire
 from tacit.federated.app.keeping import Keeper, KeptStates
 from tacit.federated.app.mods import Mods
+from tacit.federated.app.secure_client import Membership
 from tacit.federated.config import Config
 from tacit.federated.model import Data, Model
 from tacit.privacy import errors, silence
@@ -58,6 +59,8 @@ class FederatedClient:
     silo : callable, optional
         Returns the silo that protects the rows while a message is answered, if records have a
         guarantee.
+    membership : Membership, optional
+        What the client has joined, if it answers secure sums; it then answers no other exchange.
     """
 
     algorithm: Algorithm
@@ -66,6 +69,7 @@ class FederatedClient:
     name: str
     data: Data
     silo: Callable[[], AbstractContextManager[Silo]] | None = None
+    membership: Membership | None = None
 
     def guarded(self) -> AbstractContextManager[Silo]:
         """Return the silo; refuse if the client has none."""
@@ -110,6 +114,10 @@ def client_app(
 
     for action in actions:
         app.train(action)(train)
+
+    @app.train("secure")
+    def secure(message: Message, context: Context) -> Message:
+        return _secure(message, context, client_of(context), keeper_of(context))
 
     @app.query("describe")
     def describe(message: Message, context: Context) -> Message:
@@ -206,6 +214,8 @@ def _describe(message: Message, client: FederatedClient) -> Message:
 
 
 def _train(message: Message, context: Context, client: FederatedClient, keeper: Keeper) -> Message:
+    if client.membership is not None:
+        raise errors.InvalidData("client: a job of secure sums must not ask for a single update.")
     received, order = wire.received(message, client.model.layout)
     phase = client.algorithm.phases[order.phase]
     if message.metadata.message_type != f"train.{phase.name}":
@@ -227,6 +237,25 @@ def _train(message: Message, context: Context, client: FederatedClient, keeper: 
     if kept is not None:
         keeper.save(context, client.name, client.data, kept.then(order.exchange, after))
     return Message(wire.answered(reply), reply_to=message)
+
+
+def _secure(message: Message, context: Context, client: FederatedClient, keeper: Keeper) -> Message:
+    if client.membership is None:
+        raise errors.InvalidData("client: a job must be one of secure sums to ask this.")
+
+    def states(order: wire.Order) -> tuple[State, Callable[[State], None]]:
+        if not client.algorithm.state:
+            return {}, lambda after: None
+        kept = keeper.load(context, client.name, client.data)
+        kept = kept.at(message.metadata.run_id, order.counted)
+
+        def keep(after: State) -> None:
+            keeper.save(context, client.name, client.data, kept.then(order.exchange, after))
+
+        return kept.state, keep
+
+    member, model, data = client.membership, client.model, client.data
+    return secure_client.answer(message, context, member, model, data, states)
 
 
 def _confusion(message: Message, client: FederatedClient) -> Message:

@@ -23,7 +23,7 @@ import json
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,8 +160,18 @@ class SuperLink:
                 self._known[node_id[1]] = name
             yield self
 
-    def submit(self, job: Job, patience: float, ledger: tuple[Path, str] | None = None) -> None:
-        """Start a run of a job; the server waits `patience` seconds for clients and for replies."""
+    def submit(
+        self,
+        job: Job,
+        patience: float,
+        ledger: tuple[Path, str] | None = None,
+        roster: Path | None = None,
+    ) -> None:
+        """Start a run of a job; the server waits `patience` seconds for clients and for replies.
+
+        For secure sums `roster` is the folder of the clients' public keys, if these are not those
+        that it authenticates them with.
+        """
         app = self.work / "app"
         (app / "tacit_federation").mkdir(parents=True)
         (app / "tacit_federation" / "__init__.py").touch()
@@ -171,6 +181,9 @@ class SuperLink:
             settings |= {"ledger": str(ledger[0].resolve()), "account": ledger[1]}
         if self.authenticated is not None:
             settings |= {"nodes": self._known}
+        if job.secure:
+            known = self.authenticated if roster is None else _keys_in(roster)
+            settings |= {"keys": {name: key.read_text() for name, key in (known or {}).items()}}
         # For the server alone; the configuration below goes to every node.
         files.replace(self.work / SERVER, json.dumps(settings).encode(), files.OWN)
         text = _APP + toml({"job": job.to_json(), "work": str(self.work.resolve())})
@@ -286,14 +299,41 @@ def deploy(
         write_data(work / TEST, test)
     with link.serving(), ExitStack() as nodes:
         names = {f"client-{number:05d}": data for number, data in enumerate(clients)}
-        needed = {
-            name: nodes.enter_context(
-                silo(link, name, names[name], terms=own_budget(job, work, name))
-            )
-            for name in names
-        }
-        link.submit(job, patience, ledger)
+        keys = own_keys(work, names) if job.secure else {}
+        roster = work / "roster" if job.secure else None
+        needed = {}
+        for name in names:
+            budget = own_budget(job, work, name)
+            own = silo(link, name, names[name], key=keys.get(name), roster=roster, terms=budget)
+            needed[name] = nodes.enter_context(own)
+        link.submit(job, patience, ledger, roster)
         return link.follow(on_round, limit, needed)
+
+
+def own_keys(work: Path, names: Iterable[str]) -> dict[str, Path]:
+    """Create a key for each silo on this machine, and a roster of the public ones."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    keys, roster = {}, own_folder(work / "roster")
+    for name in names:
+        made = ec.generate_private_key(ec.SECP384R1())
+        private = made.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.OpenSSH,
+            serialization.NoEncryption(),
+        )
+        public = made.public_key().public_bytes(
+            serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+        )
+        keys[name] = own_folder(work / name) / "key"
+        files.replace(keys[name], private, files.OWN)
+        (roster / f"{name}.pub").write_bytes(public)
+    return keys
+
+
+def _keys_in(folder: Path) -> dict[str, Path]:
+    return {path.stem: path for path in sorted(folder.glob("*.pub"))}
 
 
 def own_budget(job: Job, work: Path, name: str) -> Terms:
@@ -318,6 +358,7 @@ def silo(
     data: Data,
     *,
     key: Path | None = None,
+    roster: Path | None = None,
     terms: Terms = Terms(),  # noqa: B008
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a node on this machine inside this block; run again, it continues from its states."""
@@ -334,6 +375,7 @@ def silo(
         authority=None if tls is None else tls.authority,
         insecure=tls is None,
         key=key,
+        roster=roster,
         terms=terms,
     )
     with running(command, folder / "node.log", folder / "flower") as process:

@@ -28,11 +28,17 @@ from tacit.federated.app.keeping import Keeper
 from tacit.federated.app.mods import Mods
 from tacit.federated.app.questions import Questions
 from tacit.federated.app.roster import Numbered
+from tacit.federated.app.secure_client import Membership
+from tacit.federated.app.secure_strategy import SecureFederation
 from tacit.federated.app.strategy import Ended, Federation
+from tacit.federated.client_level.distributed import SecureClientPrivacy
 from tacit.federated.config import Config
 from tacit.federated.model import Data, Model
 from tacit.federated.payload import Layout
-from tacit.federated.rounds import Intercept, RunOptions, RunResult, checked
+from tacit.federated.rounds import Intercept, RunOptions, RunResult, Server, checked
+from tacit.federated.secure.participant import Terms
+from tacit.federated.secure.primitives import new_identity
+from tacit.federated.secure.session import Roster
 from tacit.privacy import errors
 
 if TYPE_CHECKING:
@@ -99,21 +105,49 @@ def run(
     server = options.server(chosen, config, model, clients)
     run_id = secrets.randbits(63)
     grid = LocalGrid(app, len(clients), run_id, transport.faults)
-    strategy = Federation(
-        server,
-        Numbered(list(grid.contexts)),
-        seed=options.seed,
-        test=options.test,
-        callback=options.callback,
-        questions=questions,
-    )
+    strategy = _strategy(server, grid, held, options, questions)
     with flower.identity(run_id), flower.quiet():
         stopped = drive(strategy, grid, rounds, transport.timeout)
     states = _states(strategy, grid, held)
     return RunResult(server.state, states, tuple(strategy.history), stopped)
 
 
-def drive(strategy: Federation, grid: Grid, rounds: int, timeout: float) -> str:
+def _strategy(
+    server: Server,
+    grid: LocalGrid,
+    held: list[FederatedClient],
+    options: RunOptions,
+    questions: Questions | None,
+) -> Federation | SecureFederation:
+    """Build the strategy; for secure sums every client joins with a key of its own."""
+    roster = Numbered(list(grid.contexts))
+    seed, test, callback = options.seed, options.test, options.callback
+    if not isinstance(server.coordinator, SecureClientPrivacy):
+        return Federation(
+            server, roster, seed=seed, test=test, callback=callback, questions=questions
+        )
+    if options.intercept is not None:
+        remedy = "Nobody sees a single reply."
+        errors.refuse("run", "intercept", "left out with secure sums", "given", remedy)
+    keys, members = memberships(server.coordinator)
+    held[:] = [replace(one, membership=own) for one, own in zip(held, members, strict=True)]
+    run = str(grid.run.run_id)
+    return SecureFederation(server, roster, keys, run, seed=seed, test=test, callback=callback)
+
+
+def memberships(privacy: SecureClientPrivacy) -> tuple[Roster, list[Membership]]:
+    """Create long-term keys for simulated clients, and let each join with the terms of the plan."""
+    plan = privacy.plan
+    identities = [new_identity() for _ in range(plan.clients)]
+    keys = Roster(tuple(key.public_key() for key in identities))
+    terms = Terms(plan.corrupt, plan.honest)
+    return keys, [
+        Membership(privacy.setting, keys, number, key, terms)
+        for number, key in enumerate(identities)
+    ]
+
+
+def drive(strategy: Federation | SecureFederation, grid: Grid, rounds: int, timeout: float) -> str:
     """Run a strategy's rounds, and return why the next one was refused, or "" if none was.
 
     Raises
@@ -162,7 +196,7 @@ def _client(
 
 
 def _states(
-    strategy: Federation, grid: LocalGrid, held: Sequence[FederatedClient]
+    strategy: Federation | SecureFederation, grid: LocalGrid, held: Sequence[FederatedClient]
 ) -> dict[int, State]:
     """Return the states of clients that count."""
     if not strategy.server.algorithm.state:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from tacit.federated.app.questions import Questions
+    from tacit.federated.client_level.noisy_sum import Setting
     from tacit.federated.record_level.privacy import RecordPrivacy
     from tacit.federated.torch_model import TorchModel
     from tacit.privacy.accounting.ledger import Ledger
@@ -31,10 +32,14 @@ _PRIVACY = {
     "client": (
         *("unit", "epsilon", "delta", "clip_norm", "accountant"),
         *("cohort", "noise_multiplier", "adaptive"),
+        *("secure", "corrupt", "lost"),
     ),
     "record": ("unit", "epsilon", "delta", "clip_norm", "accountant", *_OF_RECORDS, "overlapping"),
 }
 """Settings of a guarantee, by unit."""
+_OF_TRUSTED = {"cohort", "noise_multiplier", "adaptive", "accountant"}
+_OF_SECURE = {"corrupt", "lost"}
+"""Settings of a guarantee for clients with a server that they trust, and with one they do not."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,8 @@ class Job:
         Fraction of the clients in a round, if there is no guarantee for clients.
     privacy : mapping, optional
         A guarantee: `epsilon`, `delta`, and `unit`, which is "client" (the default) or "record".
-        With "client" also other parameters of `tacit.federated.ClientPrivacy`. With "record" also
+        With "client" also other parameters of `tacit.federated.ClientPrivacy`, or, with `secure`
+        true, `corrupt` and `lost` of `tacit.federated.SecureClientPrivacy`. With "record" also
         other parameters of `tacit.federated.RecordPrivacy`, and `overlapping`: whether one person
         may have records in two silos.
     seed : int
@@ -130,13 +136,23 @@ class Job:
         if unit == "client" and self.participation != 1.0:
             remedy = "Under a guarantee give cohort, the expected number of clients in a round."
             errors.refuse("federation", "participation", "left out", self.participation, remedy)
-        if not isinstance(privacy.get("overlapping", False), bool):
-            errors.refuse("federation", "overlapping", "true or false", privacy["overlapping"])
+        for name in ("overlapping", "secure"):
+            if not isinstance(privacy.get(name, False), bool):
+                errors.refuse("federation", name, "true or false", privacy[name])
+        beside = _OF_TRUSTED if privacy.get("secure", False) else _OF_SECURE
+        for name in sorted(beside & set(privacy)):
+            state = "left out with secure" if name in _OF_TRUSTED else "given with secure alone"
+            errors.refuse("federation", name, state, privacy[name])
 
     @property
     def unit(self) -> Any:
         """The unit of the guarantee, "client" or "record"; None without a guarantee."""
         return None if self.privacy is None else self.privacy.get("unit", "client")
+
+    @property
+    def secure(self) -> bool:
+        """Whether clients add the noise, and the server learns secure sums alone."""
+        return self.privacy is not None and bool(self.privacy.get("secure", False))
 
     @property
     def chosen(self) -> Algorithm:
@@ -169,6 +185,11 @@ class Job:
             return PlainMean(self.seed, self.participation)
         if self.unit == "record":
             return self._silos(ledger)
+        if self.secure:
+            from tacit.federated.client_level.distributed import SecureClientPrivacy
+
+            told = {**self._secure_settings(), "ledger": ledger, "account": account}
+            return SecureClientPrivacy(self.clients, **told)
         from tacit.federated.client_level.adaptive import Adaptive
         from tacit.federated.client_level.privacy import ClientPrivacy
 
@@ -179,6 +200,18 @@ class Job:
         return ClientPrivacy(
             self.clients, rounds=self.rounds, ledger=ledger, account=account, **settings
         )
+
+    def _secure_settings(self) -> dict[str, Any]:
+        left_out = ("unit", "secure")
+        settings = {k: v for k, v in (self.privacy or {}).items() if k not in left_out}
+        agreed = {"rounds": self.rounds, "size": self.model().layout.size}
+        return {**settings, **agreed, "about": self.to_json()}
+
+    def setting(self) -> Setting:
+        """Return the setting of secure sums, which every client computes from the job itself."""
+        from tacit.federated.client_level.noisy_sum import Setting
+
+        return Setting.of(self.chosen, self.config(), self.clients, **self._secure_settings())
 
     def _silos(self, ledger: Ledger | None) -> Coordinator:
         from tacit.federated.record_level.server import SiloServer

@@ -18,8 +18,8 @@ from typing import Any
 from tacit.federated.app.processes import LOOPBACK, free_port, own_folder, program
 from tacit.privacy import errors, files
 
-UNITS = ("client", "record")
-"""Units that a job's guarantee may protect."""
+REQUIRABLE = ("client", "record", "secure")
+"""What an owner may require of jobs: a unit that is protected, or secure sums."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class Terms:
 
     Parameters
     ----------
-    require : {"client", "record"}, optional
-        Jobs without a guarantee for this unit are refused.
+    require : {"client", "record", "secure"}, optional
+        Jobs without a guarantee for this unit are refused, or those without secure sums.
     ledger, account : Path, str, optional
         The owner's budget. With them all jobs are refused that cannot be charged there, which are
-        all without a guarantee for records.
+        all but those with a guarantee for records, or with secure sums.
     """
 
     require: str | None = None
@@ -41,7 +41,7 @@ class Terms:
 
     def __post_init__(self) -> None:
         if self.require is not None:
-            errors.choice("node", "require", self.require, UNITS)
+            errors.choice("node", "require", self.require, REQUIRABLE)
         if (self.ledger is None) != (self.account is None):
             alone = "account" if self.ledger is None else "ledger"
             errors.refuse("node", "ledger and account", "given together", alone)
@@ -73,6 +73,7 @@ def node(
     authority: Path | None = None,
     insecure: bool = False,
     key: Path | None = None,
+    roster: Path | None = None,
     terms: Terms = Terms(),  # noqa: B008
     port: int | None = None,
 ) -> list[str]:
@@ -96,7 +97,10 @@ def node(
         Connect without TLS, on loopback only.
     key : Path, optional
         Private key (ECDSA on a NIST curve, OpenSSH format, no passphrase), if the server admits
-        only known nodes.
+        only known nodes, or for secure sums.
+    roster : Path, optional
+        Folder of all clients' public keys, NAME.pub each, for secure sums. The owner got them from
+        the other clients, not from the server alone.
     terms : Terms
         The owner's terms.
     port : int, optional
@@ -107,11 +111,15 @@ def node(
         errors.refuse("node", "exactly one of authority, insecure", "given", insecure, remedy)
     if insecure and superlink.rsplit(":", 1)[0] not in (LOOPBACK, "localhost"):
         errors.refuse("node", "superlink", "on loopback without TLS", superlink, "Give authority.")
-    if insecure and key is not None:
+    if insecure and key is not None and roster is None:
         errors.refuse("node", "key", "left out without TLS", str(key), "Give authority.")
+    if roster is not None and key is None:
+        errors.refuse("node", "key", "given with roster", None, "It signs what this client sends.")
     if key is not None:
         check_key(key)
     config = {"name": name, "data": str(data.resolve()), **terms.plain()}
+    if roster is not None and key is not None:
+        config |= {"roster": str(roster.resolve()), "identity": str(key.resolve())}
     if state is not None:
         config["state"] = str(state.resolve())
     node_config = own_folder(work) / f"node-{free_port()}.toml"
@@ -119,7 +127,7 @@ def node(
     secure = ["--insecure"] if insecure else ["--root-certificates", str(authority)]
     return [
         *(program("flower-supernode"), *secure),
-        *(() if key is None else ("--auth-supernode-private-key", str(key))),
+        *(() if key is None or insecure else ("--auth-supernode-private-key", str(key))),
         *("--superlink", superlink, "--host", LOOPBACK, "--port", str(port or free_port())),
         *("--node-config", str(node_config)),
     ]

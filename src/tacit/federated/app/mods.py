@@ -1,8 +1,8 @@
 """Mods between a client's computation and the wire, in the only sound order.
 
-The order, outermost first, is secure aggregation, privacy, compression, attack. Secure aggregation
-must hide what was already clipped and noised; noise must come after everything that reads the data;
-a simulated attacker sits where a real one does, inside the client.
+The order, outermost first, is privacy, compression, attack. Noise must come after everything that
+reads the data; a simulated attacker sits where a real one does, inside the client. Secure sums are
+no mod: they take several messages (`secure_client`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ class Mods:
 
     Parameters
     ----------
-    secure_aggregation, privacy, compression : callable, optional
+    privacy, compression : callable, optional
         `mod(message, context, call_next)`.
     attack : callable, optional
         A mod of the same form, for a simulated attacker.
     """
 
-    secure_aggregation: Mod | None = None
     privacy: Mod | None = None
     compression: Mod | None = None
     attack: Mod | None = None
@@ -41,5 +40,5 @@ class Mods:
         """
         if self.attack is not None and not simulated:
             errors.refuse("Mods", "attack", "left out", "a mod", "Attacks are for simulations.")
-        order = (self.secure_aggregation, self.privacy, self.compression, self.attack)
+        order = (self.privacy, self.compression, self.attack)
         return [mod for mod in order if mod is not None]

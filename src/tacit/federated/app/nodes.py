@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
@@ -23,7 +24,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from tacit.federated import flower
-from tacit.federated.app import owner, result
+from tacit.federated.app import owner, result, secure_client
 from tacit.federated.app.client import FederatedClient, client_app
 from tacit.federated.app.engines import drive
 from tacit.federated.app.job import Job
@@ -31,9 +32,15 @@ from tacit.federated.app.joining import Terms
 from tacit.federated.app.keeping import Keeper
 from tacit.federated.app.polling import Polling
 from tacit.federated.app.roster import Named
+from tacit.federated.app.secure_strategy import SecureFederation
 from tacit.federated.app.strategy import Federation
+from tacit.federated.client_level.distributed import SecureClientPrivacy
 from tacit.federated.model import Data
+from tacit.federated.payment import Payment
 from tacit.federated.rounds import RunResult, Server
+from tacit.federated.secure.participant import Terms as SecureTerms
+from tacit.federated.secure.primitives import load_identity, load_public
+from tacit.federated.secure.session import Roster as Keys
 from tacit.privacy import errors
 from tacit.privacy.accounting.ledger import Ledger
 
@@ -90,16 +97,63 @@ def client_of(context: Context) -> FederatedClient:
     if job.unit == "record":
         run = str(context.run_id)
         guarded = lambda: _silo(job, model, data, terms, run)  # noqa: E731
-    return FederatedClient(job.chosen, job.config(), model, str(node_config["name"]), data, guarded)
+    name = str(node_config["name"])
+    joined = membership(job, name, node_config, terms) if job.secure else None
+    return FederatedClient(job.chosen, job.config(), model, name, data, guarded, joined)
+
+
+def membership(
+    job: Job, name: str, node_config: Mapping[str, Any], terms: Terms
+) -> secure_client.Membership:
+    """Return what a node has joined: the job's setting, and the roster that its owner gave.
+
+    Raises
+    ------
+    InvalidData
+        If the owner gave no roster, or one without this node.
+    """
+    if "roster" not in node_config:
+        raise errors.InvalidData("client: a node must have a roster for a job of secure sums.")
+    keys = public_keys(Path(str(node_config["roster"])))
+    if name not in keys or len(keys) != job.clients:
+        raise errors.InvalidData("client: the roster must name this node, and all of the job's.")
+    identity = load_identity(Path(str(node_config["identity"])).read_bytes())
+    pay: Callable[[str, int], None] = secure_client.unpaid
+    if terms.ledger is not None and terms.account is not None:
+        pay = _paying(job, terms.ledger, terms.account)
+    roster = Keys(tuple(load_public(keys[one]) for one in sorted(keys)))
+    own = SecureTerms()
+    number = sorted(keys).index(name)
+    return secure_client.Membership(job.setting(), roster, number, identity, own, pay)
+
+
+def public_keys(folder: Path) -> dict[str, bytes]:
+    """Read the public keys in a folder, NAME.pub each, by name."""
+    return {path.stem: path.read_bytes() for path in sorted(folder.glob("*.pub"))}
+
+
+def _paying(job: Job, path: Path, account: str) -> Callable[[str, int], None]:
+    """Return how a client charges its own ledger for a sum, each once."""
+
+    def pay(run: str, number: int) -> None:
+        plan = job.setting().plan
+        with Ledger(path) as ledger:
+            payment = Payment("client", plan.event(), plan.delta, ledger, account, run)
+            payment.begin("sum", number, plan.one_sum)
+
+    return pay
 
 
 def admit(job: Job, terms: Terms) -> None:
     """Refuse a job that violates the terms of a node's owner."""
-    if terms.require not in (None, job.unit):
+    if terms.require == "secure" and not job.secure:
+        raise errors.InvalidData("client: a job must be one of secure sums here.")
+    if terms.require not in (None, "secure", job.unit):
         raise errors.InvalidData(f"client: a job must have a guarantee for {terms.require}s here.")
-    if terms.ledger is not None and job.unit != "record":
+    if terms.ledger is not None and job.unit != "record" and not job.secure:
         raise errors.InvalidData(
-            "client: a job must be one that its ledger can charge, with a guarantee for records."
+            "client: a job must be one that its ledger can charge, with a guarantee for records "
+            "or secure sums."
         )
     if terms.ledger is None and job.unit == "record":
         raise errors.InvalidData(
@@ -138,7 +192,9 @@ def main(grid: Grid, context: Context) -> None:
         job = Job.from_json(str(context.run_config["job"]))
         settings = json.loads((work / SERVER).read_text(encoding="utf-8"))
         with _opened(settings) as ledger:
-            serve(Polling(grid), job, work, float(settings["patience"]), ledger, _known(settings))
+            told = float(settings["patience"]), ledger, _known(settings)
+            run = str(context.run_id)
+            serve(Polling(grid), job, work, *told, keys=settings.get("keys", {}), run=run)
     except errors.TacitError as error:
         _tell(work, {"error": str(error), "kind": type(error).__name__})
     except Exception as error:  # so that whoever waits is told
@@ -170,25 +226,45 @@ def serve(
     patience: float,
     ledger: tuple[Ledger, str] | None = None,
     known: Mapping[int, str] | None = None,
+    *,
+    keys: Mapping[str, str] = MappingProxyType({}),
+    run: str = "",
 ) -> None:
-    """Run a job over the nodes of a grid, and save its result in a folder."""
+    """Run a job over the nodes of a grid, and save its result in a folder.
+
+    For secure sums `keys` has the clients' public keys, by name, and `run` is the name of the run.
+    """
     test = read_data(work / TEST) if (work / TEST).is_file() else None
     coordinator, model, roster = job.coordinator(*(ledger or ())), job.model(), Named(known)
     roster.meet(grid, job.clients, patience, arrived=lambda here: _tell(work, {"here": here}))
     core = Server(job.chosen, job.config(), model, roster.sizes, coordinator)
     questions = job.questions()
-    strategy = Federation(
-        core,
-        roster,
-        seed=job.seed,
-        test=test,
-        callback=lambda one: _tell(work, result.line(one, job, coordinator, questions)),
-        questions=questions,
-    )
+    tell = lambda one: _tell(work, result.line(one, job, coordinator, questions))  # noqa: E731
+    strategy: Federation | SecureFederation
+    if isinstance(coordinator, SecureClientPrivacy):
+        coordinator.simulated = False
+        members = _members(roster, keys)
+        strategy = SecureFederation(
+            core, roster, members, run, seed=job.seed, test=test, callback=tell
+        )
+    else:
+        strategy = Federation(
+            core, roster, seed=job.seed, test=test, callback=tell, questions=questions
+        )
     with flower.quiet():
         stopped = drive(strategy, grid, job.rounds, patience)
     outcome = RunResult(core.state, {}, tuple(strategy.history), stopped)
     result.save(outcome, job, model.layout, coordinator, work / RESULT, questions)
+
+
+def _members(roster: Named, keys: Mapping[str, str]) -> Keys:
+    """Return the clients' public keys, in the order of their names."""
+    if roster.names != sorted(keys):
+        raise errors.TacitError(
+            "federation: secure sums must have the public key of every client, under its name. "
+            "Give them with --nodes."
+        )
+    return Keys(tuple(load_public(keys[one].encode()) for one in roster.names))
 
 
 def _tell(work: Path, line: dict[str, Any]) -> None:

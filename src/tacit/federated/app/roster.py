@@ -95,6 +95,11 @@ class Named:
         self._names = sorted(rows)
         self.sizes = [rows[name] for name in self._names]
 
+    @property
+    def names(self) -> list[str]:
+        """The clients' names, in their order."""
+        return list(self._names)
+
     def there(self, grid: Grid, clients: Sequence[int]) -> Mapping[int, int]:
         self._greet(grid, 30.0)
         online = set(grid.get_node_ids())

@@ -26,6 +26,7 @@ from tacit.federated.app.nodes import read_data, write_data
 from tacit.federated.app.roster import Named
 from tacit.federated.app.strategy import Federation
 from tacit.federated.attacks.threats import Attackers
+from tacit.federated.client_level.distributed import SecureClientPrivacy
 from tacit.federated.config import Config
 from tacit.federated.model import Data, Model
 from tacit.federated.rounds import RunOptions, RunResult, checked
@@ -71,6 +72,9 @@ def run(
         errors.refuse("simulation", "algorithm", "one of this library's", chosen.name, remedy)
     model = build()
     chosen, config = checked(chosen, model, clients, rounds, options)
+    if isinstance(options.coordinator, SecureClientPrivacy):
+        remedy = "Secure sums run on the local engine and in deployments."
+        errors.refuse("simulation", "coordinator", "one of plain sums", "secure sums", remedy)
     server = options.server(chosen, config, model, clients)
     roster = Named()
     strategy = Federation(

@@ -84,22 +84,35 @@ class SharePlan:
         return self.survivors - self.corrupt
 
     @property
+    def sums(self) -> int:
+        """The number of sums in all rounds."""
+        return self.rounds * self.releases
+
+    @property
     def noise_multiplier(self) -> float:
         """Standard deviation of the noise of h clients, over the largest norm of an update."""
         return math.sqrt(self.honest * float(self.variance)) / self.grid.bound
 
+    @property
+    def one_sum(self) -> events.Event:
+        """The event of one sum, towards the server and its allies."""
+        return self._noise(self.honest)
+
     def event(self, rounds: int | None = None, honest: int | None = None) -> events.Event:
         """Return the event of this many rounds, towards the server and its allies."""
-        noise = events.SummedDiscreteGaussian(
+        noise = self._noise(self.honest if honest is None else honest)
+        return events.Repeated(noise, (self.rounds if rounds is None else rounds) * self.releases)
+
+    def _noise(self, honest: int) -> events.SummedDiscreteGaussian:
+        return events.SummedDiscreteGaussian(
             Fraction(self.grid.bound**2),
             self.variance,
-            self.honest if honest is None else honest,
+            honest,
             self.survivors,
             self.grid.rotation.padded,
             adjacency=Adjacency.ZERO_OUT,
             unit=Unit.CLIENT,
         )
-        return events.Repeated(noise, (self.rounds if rounds is None else rounds) * self.releases)
 
     def guarantee(self, rounds: int | None = None, honest: int | None = None) -> Guarantee:
         """Return the guarantee of this many rounds, if this many of those who answer are honest."""

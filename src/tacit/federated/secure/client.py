@@ -37,10 +37,12 @@ References
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -174,6 +176,59 @@ class Client:
         """Erase all keys and shares, and answer nothing more."""
         self.stage = Stage.OVER
         self._secrets.erase()
+
+    def suspended(self) -> bytes:
+        """Return the whole state, for a process that ends between steps; it is as secret as keys.
+
+        Whoever keeps it replaces the earlier one: a step that runs twice could give two answers.
+        """
+        secrets = self._secrets
+        state = {
+            "stage": int(self.stage),
+            "context": self.session.context.hex(),
+            "secrets": [key.hex() for key in (secrets.sealing, secrets.masking, secrets.own)],
+            "shares": {k: v and [v[0].hex(), v[1].hex()] for k, v in secrets.shares.items()},
+            "sent": self._sent.hex(),
+            "near": {k: v.encode(self.session.context).hex() for k, v in self._near.items()},
+            "members": list(self._members),
+            "survivors": self._survivors,
+        }
+        return json.dumps(state).encode()
+
+    def resume(self, state: bytes) -> None:
+        """Continue from what `suspended` returned, in this session.
+
+        Raises
+        ------
+        Refused
+            If it is the state of another session, or none.
+        """
+        if self.stage is not Stage.KEYS or self._sent:
+            raise Refused("secure sum: a client that has begun must not resume.")
+        try:
+            self._restore(json.loads(state))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            self.end()
+            raise Refused("secure sum: a state must be one of this session.") from None
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        if bytes.fromhex(state["context"]) != self.session.context:
+            raise ValueError
+        secrets, context = self._secrets, self.session.context
+        own = (secrets.sealing, secrets.masking, secrets.own)
+        for key, content in zip(own, state["secrets"], strict=True):
+            key[:] = bytes.fromhex(content)
+        secrets.shares = {
+            int(k): None if v is None else (bytes.fromhex(v[0]), bytes.fromhex(v[1]))
+            for k, v in state["shares"].items()
+        }
+        self._sent = bytes.fromhex(state["sent"])
+        self._near = {
+            int(k): messages.read_keys(bytes.fromhex(v), context) for k, v in state["near"].items()
+        }
+        self._members = tuple(state["members"])
+        self._survivors = list(state["survivors"])
+        self.stage = Stage(state["stage"])
 
     def keys(self) -> bytes:
         """Step 1: create keys for this session, and sign them."""
