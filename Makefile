@@ -49,7 +49,7 @@ $(VENV)/.docs: $(VENV)/.dev
 	@touch $@
 
 $(VENV)/.ray: $(VENV)/.dev
-	@$(PIP) -e '.[ray]'
+	@$(PIP) -e '.[ray,models]'
 	@touch $@
 
 install: $(VENV)/.all
