@@ -41,7 +41,7 @@ $(VENV)/.dev: pyproject.toml papers/pyproject.toml constraints.txt
 $(VENV)/.all: pyproject.toml papers/pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) $$(grep '^torch==' constraints.txt)
-	@$(PIP) -e '.[all,dev]' -e papers
+	@$(PIP) -e '.[all,models,dev]' -e papers
 	@touch $@ $(VENV)/.dev $(VENV)/.demo $(VENV)/.docs $(VENV)/.ray
 
 $(VENV)/.docs: $(VENV)/.dev
