@@ -236,3 +236,18 @@ def test_the_law_of_points_is_that_of_the_channel() -> None:
 def test_a_central_mechanism_is_refused() -> None:
     with pytest.raises(errors.InvalidParameter, match="own data"):
         tacit.shuffled(tacit.Laplace(epsilon=1.0, sensitivity=1.0, adjacency="replace-one"))
+
+
+@pytest.mark.parametrize("delta", [0.5, 0.6, 1.0, -0.1, float("nan")])
+def test_a_delta_that_protects_nobody_is_refused(delta: float) -> None:
+    """With one half or more, (0, δ)-DP was stated of any channel."""
+    survey = tacit.Survey({"smoker": tacit.YesNo()}, epsilon=1)
+    reports = survey.release({"smoker": ["yes", "no"] * 200})
+    for state in (
+        lambda: tacit.shuffled(survey, people=400, delta=delta),
+        lambda: survey.answer(reports, "share of smoker", delta=delta),
+    ):
+        with pytest.raises(errors.InvalidParameter, match="delta must be"):
+            state()
+    with pytest.warns(errors.LargeDelta):
+        tacit.shuffled(survey, people=400, delta=0.01)
