@@ -70,7 +70,7 @@ def looped(name: str, make: Any, kind: Any, **options: Any) -> Path:
     return _like(name, make, run)
 
 
-def several(name: str, make: Any, size: int = 2, **options: Any) -> Path:
+def several(name: str, make: Any, size: int = 2, loaded: bool = False, **options: Any) -> Path:
     settings = {"epsilon": 1.0, "delta": 1e-5, "batch_size": 30, "steps": 3, **options}
 
     def run(data: Columns, coins: Coins) -> Outcome:
@@ -80,7 +80,11 @@ def several(name: str, make: Any, size: int = 2, **options: Any) -> Path:
             torch.manual_seed(3)
             module = make()
             own = Coins(coins._tape, member.rank)
-            loop = TrainingLoop(module, (rows, labels), loss, **settings, rng=own, group=member)
+            given = Records(data) if loaded else (rows, labels)
+            example = EXAMPLE if loaded else None
+            loop = TrainingLoop(
+                module, given, loss, **settings, rng=own, group=member, example=example
+            )
             return own_loop(loop, module)
 
         found = Together(size).run(one)
@@ -138,6 +142,7 @@ def paths() -> list[Path]:
         looped("views, adaptive", mlp, Records, views=2, clipping="adaptive", microbatch=7),
         looped("views, steep", steep, Records, views=2),
         several("two processes", mlp),
+        several("two processes, a data set", mlp, loaded=True, microbatch=7),
         several("two processes, every record", mlp, batch_size=41),
         several("three processes, in pieces", steep, size=3, microbatch=7),
         several("two processes, adaptive", Words, clipping="adaptive"),

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from scipy import stats
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 from refute.together import Member, Together
 from tacit.central.training import TrainingLoop, gradients, ranks
@@ -69,7 +70,9 @@ def trained(group: Any, seed: int | None = 0, **given: Any) -> dict[str, Any]:
     rank = 0 if group is None else dist.get_rank()
     module = net(rank)  # only the first process's start counts
     rng = None if seed is None else Seeded(10 * seed + rank)
-    made = TrainingLoop(module, ROWS, squared, **QUICK, **given, group=group, rng=rng)
+    made = TrainingLoop(
+        module, loss=squared, **{**QUICK, "data": ROWS, **given}, group=group, rng=rng
+    )
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
     for _ in made:
         optimizer.step()
@@ -88,6 +91,26 @@ def test_two_processes_equal_one_up_to_rounding(tmp_path, monkeypatch) -> None:
     assert not torch.allclose(one["weights"], weights(net()), atol=1e-3)
     assert {first["event"], second["event"]} == {one["event"]}
     assert {first["eps"], second["eps"]} == {one["eps"]}
+
+
+class Rows(Dataset):
+    def __len__(self) -> int:
+        return len(ROWS)
+
+    def __getitem__(self, place: int) -> Tensor:
+        return ROWS[place]
+
+
+def test_processes_load_their_own_records(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(Noise, "add_to", lambda self, sums, divisor=1.0: sums.div_(divisor))
+    given = {"batch_size": 81, "steps": 3}
+    loaded = {"data": Rows(), "example": ROWS[0], "workers": 1, "microbatch": 16}
+    one = trained(None, **given)
+    first, second = in_processes(
+        tmp_path, lambda rank: trained(dist.group.WORLD, **given, **loaded)
+    )
+    assert torch.equal(first["weights"], second["weights"])
+    assert torch.allclose(first["weights"], one["weights"], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("clipping", ["flat", "adaptive"])
