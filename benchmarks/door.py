@@ -1,6 +1,6 @@
-"""Hostile and unlucky hours of the collection service: an honest report's time while they last.
+"""What a hostile visitor and a patient one once found in the service, tried again.
 
-    python benchmarks/door.py [--rounds 5] [--only headers slow tokens disk database forgery]
+    python benchmarks/door.py [--rounds 5] [--only headers slow tokens disk database forgery page]
 
 Starts real servers on loopback, sends honest reports at 25 per second, each over a connection of
 its own, in rounds: a while without an attack, a while with one of
@@ -15,11 +15,12 @@ most 3 and 1.2. As root, servers and honest senders get a higher priority than o
 machine, whose work would otherwise be measured too. `disk` limits the size of the database's files
 and `database` stops PostgreSQL: both print readiness, liveness, log lines and counted 503s, and all
 four must show the failure. `forgery` prints how often 5 % forged reports of three kinds are noticed
-among 1,000, at least 9 times in 10, and honest ones alone, at most once in 100. The exit code is 1
-if anything of this does not hold.
+among 1,000, at least 9 times in 10, and honest ones alone, at most once in 100. `page`, `desk` and
+`listing` run the tests of what was wrong with the pages, in a real browser; load is measured by
+`service.py`. The exit code is 1 if anything of this does not hold.
 
-Nothing but loopback is contacted, and everything ends by itself. The script uses nothing that
-earlier versions lack, so that it also measures them: set PYTHONPATH to their sources.
+Nothing but loopback is contacted, and everything ends by itself. But for the tests, the script uses
+nothing that earlier versions lack, so that it also measures them: set PYTHONPATH to their sources.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,20 @@ MOST_P99, MOST_MEMORY = 3.0, 1.2
 LEAST_POWER, MOST_FALSE = 0.9, 0.01
 """How often forgeries must be noticed, and honest reports may be taken for forged."""
 PRIORITY = -10
+TESTS = Path(__file__).parents[1] / "tests" / "apps" / "service"
+PAGES = {
+    "page": ("test_browser_steps.py",),
+    "desk": (
+        "test_browser_page.py::test_owner_and_voter",
+        *("test_browser_desk.py", "test_papers.py", "test_days.py", "test_desk.py"),
+    ),
+    "listing": (
+        "test_rounds.py::test_a_crowd_sends_the_labels_of_the_mechanism",
+        "test_keys.py::test_the_front_page_names_listed_campaigns_only",
+        "test_browser_steps.py::test_large_text_on_a_small_screen_does_not_overflow",
+    ),
+}
+"""Tests of the three findings about pages: those of participants, those of owners, the rest."""
 _SERVE = """
 import resource, sys
 from pathlib import Path
@@ -418,9 +433,21 @@ def moved(runs: int) -> dict[str, Any]:
     return {"truth": 1 / classes, "usual": usual, "robust": share, "covered": covered, **bounds}
 
 
+def tested(names: Sequence[str]) -> dict[str, Any]:
+    """Run tests, none of which may be skipped for want of a browser."""
+    command = [sys.executable, "-m", "pytest", "-q", "-rA", "--no-header", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, *(str(TESTS / name) for name in names)], capture_output=True, text=True
+    )
+    lines = [line.partition(" ")[0] for line in done.stdout.splitlines()]
+    counts = {word.lower(): lines.count(word) for word in ("PASSED", "FAILED", "ERROR", "SKIPPED")}
+    kept = done.returncode == 0 and counts["passed"] > 0 and not counts["skipped"]
+    return {"tests": list(names), **counts, "kept": kept}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    kinds = ("headers", "slow", "tokens", "disk", "database", "forgery")
+    kinds = ("headers", "slow", "tokens", "disk", "database", "forgery", *PAGES)
     parser.add_argument("--only", nargs="+", choices=kinds, default=kinds)
     parser.add_argument("--rounds", type=int, default=5, help="without and with each attack")
     parser.add_argument("--seconds", type=float, default=8, help="of honest reports, each time")
@@ -441,6 +468,7 @@ def main() -> None:
             "disk": lambda: full_disk(folder),
             "database": lambda: stopped_database(folder),
             "forgery": lambda: forgeries(args.runs),
+            **{name: lambda names=names: tested(names) for name, names in PAGES.items()},
         }
         for kind in args.only:
             found = work[kind]()

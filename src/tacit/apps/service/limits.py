@@ -11,18 +11,21 @@ from ipaddress import IPv6Address, ip_address
 from tacit.apps.service.problems import Problem
 
 _MOST_BUCKETS = 100_000
-
-
 _NETWORK_BITS = 64
+_NO_ADDRESS = "no address"
 
 
 @lru_cache(4096)
 def sender_of(address: str) -> str:
-    """Return the address that limits count under: of IPv6 the network, which one person has."""
+    """Return the address that limits count under: of IPv6 the network, which one person has.
+
+    Whatever is no address counts as one sender: a proxy that passes on what senders invent must
+    not let each of them have limits of their own, nor fill the memory with names.
+    """
     try:
         found = ip_address(address)
     except ValueError:
-        return address
+        return _NO_ADDRESS
     if not isinstance(found, IPv6Address):
         return address
     if found.ipv4_mapped is not None:

@@ -316,7 +316,7 @@ def pages(router: APIRouter, service: Service) -> None:
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
             '<link rel="icon" href="data:,">'
             '<link rel="stylesheet" href="/static/style.css">'
-            f"<main><h1>Campaigns</h1>{shown}</main></html>"
+            f"<header><h1>Campaigns</h1></header><main>{shown}</main></html>"
         )
 
     worker = (STATIC / "worker.js").read_text(encoding="utf-8").replace("VERSION", _version())
