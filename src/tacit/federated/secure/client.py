@@ -38,7 +38,7 @@ References
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import IntEnum
@@ -285,7 +285,7 @@ class Client:
             raise Refused("secure sum: the members must include this client, with its own keys.")
         if len(digests) < setup.fewest:
             raise Refused(f"secure sum: there must be {setup.fewest} members or more.")
-        near = neighbours_of(session, digests)[self.number]
+        near = neighbours_of(session, digests, [self.number])[self.number]
         if tuple(keys) != near:
             raise Refused("secure sum: the keys must be those of the neighbours.")
         for number, message in keys.items():
@@ -368,7 +368,9 @@ class Client:
                 raise Refused("secure sum: all signatures must be on the same list of survivors.")
 
 
-def neighbours_of(session: Session, digests: Mapping[int, bytes]) -> dict[int, tuple[int, ...]]:
-    """Return the graph that follows from the digests of all members' keys."""
+def neighbours_of(
+    session: Session, digests: Mapping[int, bytes], of: Sequence[int] | None = None
+) -> dict[int, tuple[int, ...]]:
+    """Return the graph that follows from the digests of all members' keys, or a part of it."""
     seed = digest("graph", session.context, *digests.values())
-    return graph.neighbours(seed, tuple(digests), session.setup.degree)
+    return graph.neighbours(seed, tuple(digests), session.setup.degree, of)
