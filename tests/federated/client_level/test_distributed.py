@@ -28,7 +28,7 @@ from tacit.federated.secure.client import Client
 from tacit.federated.secure.primitives import new_identity
 from tacit.privacy import errors
 from tacit.privacy.accounting.ledger import Ledger
-from tacit.privacy.guarantees import ApproxDP
+from tacit.privacy.guarantees import ZCDP, ApproxDP, RenyiDP
 from tacit.privacy.randomness import Seeded
 
 SCOPE: dict[str, Any] = {"adjacency": "zero-out", "unit": "client"}
@@ -230,6 +230,23 @@ def test_rounds_end_with_the_plan_and_are_paid_before(tmp_path: Path) -> None:
         poor.admit(algorithm("fedavg"), algorithm("fedavg").config(**ALIKE), 5)
         with pytest.raises(errors.BudgetExceeded):
             poor.choose(1, 5)
+
+
+@pytest.mark.parametrize("notion", ["zcdp", "renyi"])
+def test_accounts_of_other_notions_are_charged_round_by_round(notion: str, tmp_path: Path) -> None:
+    orders = (2.0, 4.0, 16.0)
+    budget = ZCDP(0.0, 3.0, **SCOPE) if notion == "zcdp" else RenyiDP(orders, (9.0,) * 3, **SCOPE)
+    with Ledger(tmp_path / "ledger") as ledger:
+        ledger.open("clients", budget)
+        found = opened(rounds=2, epsilon=2, ledger=ledger, account="clients")
+        mean(found, {})
+        first = sum(ledger.show("clients").spent.values())
+        found.choose(2, 5)
+        spent = ledger.show("clients").spent
+        assert 0 < first <= sum(spent.values())
+        rho = 2 * found.plan.one_sum.guarantee_at().rho
+        last = max(spent.values())
+        assert float(last) == pytest.approx(rho if notion == "zcdp" else 16 * rho, rel=1e-6)
 
 
 def test_two_sums_a_round_have_noise_for_two() -> None:

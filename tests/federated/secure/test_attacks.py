@@ -173,6 +173,54 @@ def test_different_lists_unmask_no_smaller_sum(parties: Make) -> None:
         attack(Client)
 
 
+class Obliging(Client):
+    """Signs any list of survivors."""
+
+    def _check(self, survivors: list[int]) -> None:
+        return None
+
+
+def test_sums_of_too_few_are_not_unmasked(parties: Make) -> None:
+    """Everyone is shown the same list, on which the victim is nearly alone; half its noise is."""
+    few = [VICTIM, 1]
+
+    def attack(kind: type[Client]) -> np.ndarray:
+        held = parties(6, kind=kind, least=4)
+        server, vectors = _masked(held)
+        shares: dict[Any, Any] = {}
+        _collect(held, shares, list(range(6)), few)
+        fewer = Server(held.session)
+        fewer._keys, fewer._near, fewer._sharing = server._keys, server._near, server._sharing
+        for number in few:
+            fewer.take(number, vectors[number])
+        fewer._shares = lambda replies: shares  # type: ignore[method-assign]
+        return fewer.total({})
+
+    with pytest.raises(Refused, match="4 clients or more must have survived"):
+        attack(Client)
+
+    class Deaf(Obliging):
+        def _agreed(self, signatures: object) -> None:
+            return None
+
+    assert np.array_equal(attack(Deaf), parties(6).plain(few))
+
+
+def test_survivors_are_members_who_sent_shares(parties: Make) -> None:
+    held = parties(6, least=3)
+    server, _ = _masked(held)
+    context = held.session.context
+    server.survivors()
+    for listed, match in (
+        ([1, 2, 3, 4, 5], "this client one of them"),
+        ([0, 1, 2], "4 clients or more"),
+    ):
+        with pytest.raises(Refused, match=match):
+            held.clients[0].consistent(messages.survivors(context, listed))
+        held = parties(6, least=3)
+        _masked(held)
+
+
 class Again(Client):
     """Answers every step as often as it is asked."""
 

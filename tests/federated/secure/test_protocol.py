@@ -279,6 +279,7 @@ def test_graphs_are_regular_symmetric_and_follow_the_seed() -> None:
         assert one not in near
         assert all(one in found[other] for other in near)
     assert found == graph.neighbours(b"seed", members, 8)
+    assert {4: found[4]} == graph.neighbours(b"seed", members, 8, [4])
     assert found != graph.neighbours(b"tree", members, 8)
     assert graph.neighbours(b"", [3, 5, 9], 2) == {3: (5, 9), 5: (3, 9), 9: (3, 5)}
 

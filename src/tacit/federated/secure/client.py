@@ -38,9 +38,9 @@ References
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import IntEnum
 from typing import Any
 
@@ -48,6 +48,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.federated.secure import graph, messages, residues, shamir
+from tacit.federated.secure.client_secrets import Secrets
 from tacit.federated.secure.messages import OWN, PAIR, Keys, Kind
 from tacit.federated.secure.primitives import (
     Refused,
@@ -107,27 +108,6 @@ def _numbers(*numbers: int) -> bytes:
     return b"".join(number.to_bytes(4, "big") for number in numbers)
 
 
-@dataclass
-class Secrets:
-    """What a client keeps during a session, and erases after it."""
-
-    sealing: bytearray = field(default_factory=bytearray)
-    masking: bytearray = field(default_factory=bytearray)
-    own: bytearray = field(default_factory=bytearray)
-    agreed: dict[int, bytes] = field(default_factory=dict)
-    """Secrets that sealing keys are derived from, by neighbour."""
-    shares: dict[int, tuple[bytes, bytes] | None] = field(default_factory=dict)
-    """Shares of the pairwise key and the own seed, by owner; None if they were not authentic."""
-
-    def erase(self) -> None:
-        """Overwrite keys and forget shares; copies that the interpreter made are beyond reach."""
-        for key in (self.sealing, self.masking, self.own):
-            key[:] = bytes(len(key))
-            key.clear()
-        self.agreed.clear()
-        self.shares.clear()
-
-
 class Client:
     """One client in one session.
 
@@ -182,12 +162,10 @@ class Client:
 
         Whoever keeps it replaces the earlier one: a step that runs twice could give two answers.
         """
-        secrets = self._secrets
         state = {
             "stage": int(self.stage),
             "context": self.session.context.hex(),
-            "secrets": [key.hex() for key in (secrets.sealing, secrets.masking, secrets.own)],
-            "shares": {k: v and [v[0].hex(), v[1].hex()] for k, v in secrets.shares.items()},
+            "secrets": self._secrets.plain(),
             "sent": self._sent.hex(),
             "near": {k: v.encode(self.session.context).hex() for k, v in self._near.items()},
             "members": list(self._members),
@@ -214,14 +192,8 @@ class Client:
     def _restore(self, state: dict[str, Any]) -> None:
         if bytes.fromhex(state["context"]) != self.session.context:
             raise ValueError
-        secrets, context = self._secrets, self.session.context
-        own = (secrets.sealing, secrets.masking, secrets.own)
-        for key, content in zip(own, state["secrets"], strict=True):
-            key[:] = bytes.fromhex(content)
-        secrets.shares = {
-            int(k): None if v is None else (bytes.fromhex(v[0]), bytes.fromhex(v[1]))
-            for k, v in state["shares"].items()
-        }
+        context = self.session.context
+        self._secrets.restore(state["secrets"])
         self._sent = bytes.fromhex(state["sent"])
         self._near = {
             int(k): messages.read_keys(bytes.fromhex(v), context) for k, v in state["near"].items()
@@ -313,7 +285,7 @@ class Client:
             raise Refused("secure sum: the members must include this client, with its own keys.")
         if len(digests) < setup.fewest:
             raise Refused(f"secure sum: there must be {setup.fewest} members or more.")
-        near = neighbours_of(session, digests)[self.number]
+        near = neighbours_of(session, digests, [self.number])[self.number]
         if tuple(keys) != near:
             raise Refused("secure sum: the keys must be those of the neighbours.")
         for number, message in keys.items():
@@ -396,7 +368,9 @@ class Client:
                 raise Refused("secure sum: all signatures must be on the same list of survivors.")
 
 
-def neighbours_of(session: Session, digests: Mapping[int, bytes]) -> dict[int, tuple[int, ...]]:
-    """Return the graph that follows from the digests of all members' keys."""
+def neighbours_of(
+    session: Session, digests: Mapping[int, bytes], of: Sequence[int] | None = None
+) -> dict[int, tuple[int, ...]]:
+    """Return the graph that follows from the digests of all members' keys, or a part of it."""
     seed = digest("graph", session.context, *digests.values())
-    return graph.neighbours(seed, tuple(digests), session.setup.degree)
+    return graph.neighbours(seed, tuple(digests), session.setup.degree, of)

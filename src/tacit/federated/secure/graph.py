@@ -23,6 +23,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -35,17 +36,19 @@ SECURITY, CORRECTNESS = Fraction(1, 2**40), Fraction(1, 2**30)
 """Probabilities with which a random graph may fail to protect, and to give a sum."""
 
 
-def neighbours(seed: bytes, members: Sequence[int], degree: int) -> dict[int, tuple[int, ...]]:
-    """Return the neighbours of each member, in increasing order."""
-    count = len(members)
+def neighbours(
+    seed: bytes, members: Sequence[int], degree: int, of: Sequence[int] | None = None
+) -> dict[int, tuple[int, ...]]:
+    """Return the neighbours of each member, or of some, in increasing order."""
+    count, wanted = len(members), members if of is None else of
     if degree >= count - 1:
-        return {one: tuple(other for other in members if other != one) for one in members}
+        return {one: tuple(other for other in members if other != one) for one in wanted}
     words = np.frombuffer(keystream(derive(seed, "graph", b""), 8 * count), dtype="<u8")
     circle = [members[place] for place in np.argsort(words, kind="stable")]
-    reach = range(1, degree // 2 + 1)
+    places = {one: place for place, one in enumerate(circle)}
+    reach = [s * step for step in range(1, degree // 2 + 1) for s in (-1, 1)]
     return {
-        one: tuple(sorted(circle[(place + s * step) % count] for step in reach for s in (-1, 1)))
-        for place, one in enumerate(circle)
+        one: tuple(sorted(circle[(places[one] + step) % count] for step in reach)) for one in wanted
     }
 
 
@@ -58,6 +61,7 @@ class Degree:
     corrupt: int
 
 
+@lru_cache(maxsize=64)
 def degree_for(clients: int, corrupt: int, lost: int) -> Degree:
     """Return the smallest degree for these numbers of corrupt and of lost clients.
 

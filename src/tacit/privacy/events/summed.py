@@ -24,7 +24,7 @@ plus a difference of values of :math:`\ln g_h`, which is at most ξ/d. At y = δ
 
 (4) Entries are independent, so their divergences add up, and those that do not differ add nothing.
 As entries are integers, no more than Δ² of them differ. More parties than h only add independent
-noise, which is post-processing. ∎
+noise, which is post-processing. ∎ Orders are above 1, so it is (ρ + ξ)-zCDP, which is stated.
 
 Notes
 -----
@@ -51,7 +51,6 @@ from tacit.privacy.decimals import above, below
 from tacit.privacy.events.base import Leaf
 from tacit.privacy.events.gaussian import shown_root
 from tacit.privacy.guarantees import ZCDP, Guarantee
-from tacit.privacy.rounding import float_above
 
 __all__ = ["SummedDiscreteGaussian"]
 
@@ -98,8 +97,9 @@ class SummedDiscreteGaussian(Leaf):
         rho = self.squared_sensitivity / (2 * self.honest * self.variance)
         entries = min(self.dimension, int(self.squared_sensitivity))
         with rounding.precision():
-            xi = rounding.above(entries * rounding.ball(variation(self.variance, self.honest)))
-        concentrated = ZCDP(xi=max(xi, 0.0), rho=float_above(rho), **self.scope)
+            extra = entries * rounding.high(variation(self.variance, self.honest))
+            total = rounding.above(rounding.high(rho) + extra)
+        concentrated = ZCDP(xi=0.0, rho=total, **self.scope)
         return concentrated if delta is None else concentrated.at_delta(delta)
 
     def words(self) -> str:
