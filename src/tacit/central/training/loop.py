@@ -16,7 +16,7 @@ Resuming. Let L gradients be lost (`journal`). If nothing of them was shown, wha
 function of T gradients on one path. Otherwise L more were released. How many is decided by whoever
 resumes, perhaps by what they saw. A composition that is fixed beforehand does not cover that, but
 sums of (ε, δ) do [RRUV16]_: the loop then states the sum of what each part costs by itself, with a
-δ for each.
+δ for each. What L steps cost that somebody watched is the theorem of `resuming`.
 
 References
 ----------
