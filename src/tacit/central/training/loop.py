@@ -259,6 +259,7 @@ class TrainingLoop:
             errors.refuse(where, "rng", "a secret stream", type(self._stream).__name__, remedy)
         if not isinstance(shown, bool):
             errors.refuse(where, "shown", "True or False", shown)
+        self._must_agree()
         resuming = Resuming(self._journal, self._payment, self._event_of)
         said = decided(where, self._ranks, lambda: resuming.resume(state, shown))
         self._step, self._lost = said[0], Lost.of(said[1:])
@@ -298,6 +299,7 @@ class TrainingLoop:
 
     def _begin(self) -> None:
         """Charge the whole training before any record is read."""
+        self._must_agree()
 
         def first() -> list[int]:
             if self._journal is None:
@@ -315,6 +317,14 @@ class TrainingLoop:
 
         decided(self._where, self._ranks, first)
         self._start()
+
+    def _must_agree(self) -> None:
+        """Refuse processes that would add other noise, or draw it from a seed."""
+        gradients, delta = self._gradients, self._payment.delta
+        event = canonical.text(to_plain(self._event_of(self.steps)))
+        setting = f"{event} {gradients.plan} {delta} {self._stream.secure}"
+        device = gradients.clipper.trained[0].device
+        ranks.must_agree(self._where, self._ranks, setting, device)
 
     def _start(self) -> None:
         gradients, plan = self._gradients, self._gradients.plan

@@ -162,7 +162,8 @@ class SecureClientPrivacy(Coordinator):
         """Create every client's long-term key, and let it join with the terms of the plan."""
         keys = [new_identity() for _ in range(self.plan.clients)]
         roster = Roster(tuple(key.public_key() for key in keys))
-        terms, setup = Terms(self.plan.corrupt, self.plan.honest), self.plan.setup()
+        plan, setup = self.plan, self.plan.setup()
+        terms = Terms(plan.corrupt, plan.honest, plan.rounds * plan.releases)
         return [
             Participant(setup, roster, self._run_name, k, key, terms) for k, key in enumerate(keys)
         ]
