@@ -51,7 +51,8 @@ _WORDS = 3  # of 64 bits: one for each generator
 
 ASSUMED = (
     "What the data set gives for a record depends on that record and the random draws made for it, "
-    "and not on other records.",
+    "and not on other records. Its code changes no setting of its process, such as torch's default "
+    "type or device.",
 )
 
 Fetched = tuple[tuple[Tensor, ...], Tensor]
