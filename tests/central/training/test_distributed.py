@@ -143,6 +143,25 @@ def test_the_first_process_pays_and_its_refusal_is_that_of_all(tmp_path) -> None
     assert in_processes(tmp_path, task) == [["first", "BudgetExceeded"], ["other", "TacitError"]]
 
 
+@pytest.mark.parametrize("other", [{"noise_multiplier": 1.0}, {"rng": Seeded(1)}, {"records": 99}])
+def test_processes_with_other_settings_are_refused_in_all(other) -> None:
+    """One with less noise leaves it off its slice, and the first would state its own."""
+
+    def one(member: Member) -> str:
+        given = {"noise_multiplier": 2.0, "records": 100, "rng": None} | (
+            other if member.rank else {}
+        )
+        made = TrainingLoop(
+            nn.Linear(6, 2), torch.zeros(given.pop("records"), 6), squared, epsilon=50.0,
+            delta=1e-5, accountant="rdp", batch_size=25, steps=2, group=member, **given,
+        )  # fmt: skip
+        with pytest.raises(errors.InvalidParameter, match="settings must be the same in all"):
+            next(made)
+        return "refused"
+
+    assert Together(2).run(one) == ["refused"] * 2
+
+
 # --- the law of sums, noise and coins, with members that take turns ------------------------------
 
 

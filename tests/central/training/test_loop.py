@@ -327,8 +327,18 @@ def test_views_are_fresh_and_each_record_draws_for_itself(naive, monkeypatch) ->
     assert not torch.equal(seen[0][0], seen[0][1])
 
 
+class Loud(Tensor):
+    """A tensor whose class raises where it is used."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (torch.stack, torch.cat):
+            raise ValueError("that record")
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
 class Faulty(Records):
-    """One record that raises, in any way, or has another shape."""
+    """One record that raises, in any way or later, or has another shape."""
 
     def __init__(self, data: tuple[Tensor, ...], how: str) -> None:
         super().__init__(data)
@@ -341,13 +351,17 @@ class Faulty(Records):
                 return row[:3], label
             if self.how == "kind":
                 return "a text", label
+            if self.how == "sparse":  # it would raise only where records are stacked
+                return torch.full_like(row, torch.nan).to_sparse(), label
+            if self.how == "loud":
+                return torch.full_like(row, torch.nan).as_subclass(Loud), label
             if self.how == "exit":
                 raise SystemExit(1)
             raise errors.BudgetExceeded("that record")
         return row, label
 
 
-@pytest.mark.parametrize("how", ["shape", "kind", "exit", "budget"])
+@pytest.mark.parametrize("how", ["shape", "kind", "exit", "budget", "sparse", "loud"])
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_record_that_cannot_be_loaded_is_a_blank(naive, how, workers, monkeypatch) -> None:
     without_noise(monkeypatch)

@@ -25,7 +25,7 @@ from tacit.federated.client_level.shares import SharePlan, share_plan
 from tacit.federated.payload import Layout, Payload
 from tacit.federated.secure import Roster, Server, Session, Stage, secure_sum
 from tacit.federated.secure.client import Client
-from tacit.federated.secure.primitives import new_identity
+from tacit.federated.secure.primitives import Refused, new_identity
 from tacit.privacy import errors
 from tacit.privacy.accounting.ledger import Ledger
 from tacit.privacy.guarantees import ZCDP, ApproxDP, RenyiDP
@@ -247,6 +247,13 @@ def test_accounts_of_other_notions_are_charged_round_by_round(notion: str, tmp_p
         rho = 2 * found.plan.one_sum.guarantee_at().rho
         last = max(spent.values())
         assert float(last) == pytest.approx(rho if notion == "zcdp" else 16 * rho, rel=1e-6)
+
+
+def test_clients_know_how_many_sums_were_planned() -> None:
+    member = opened(rounds=2)._members[0]
+    member.begin(2, b"model")
+    with pytest.raises(Refused, match="must be one of 2, got 3"):
+        member.begin(3, b"model")
 
 
 def test_two_sums_a_round_have_noise_for_two() -> None:

@@ -6,7 +6,7 @@ What is won is a client's vector, or a sum over fewer clients than were promised
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tacit.federated.client_level.shares import share_plan
 from tacit.federated.secure import (
     Client,
     Participant,
@@ -23,6 +24,7 @@ from tacit.federated.secure import (
     Session,
     Setup,
     Stage,
+    Terms,
     messages,
     residues,
     secure_sum,
@@ -421,3 +423,19 @@ def test_a_round_is_not_replayed(parties: Make) -> None:
     assert np.array_equal(attack(Forgetful), parties(6).vectors[VICTIM])
     with pytest.raises(Refused, match="must come after round 1"):
         attack(Participant)
+
+
+def test_no_more_sums_than_were_planned() -> None:
+    """A server that goes on asking: 2,000 sums instead of 2 would cost 66 times the stated ε."""
+    plan = share_plan(3, size=10, epsilon=1.0, delta=1e-5, rounds=2)
+    keys = [new_identity() for _ in range(3)]
+    roster = Roster(tuple(key.public_key() for key in keys))
+    limited = Terms(plan.corrupt, plan.honest, plan.rounds * plan.releases)
+    for terms, taken in ((Terms(plan.corrupt, plan.honest), 4), (limited, 2)):
+        member = Participant(plan.setup(), roster, "run", 0, keys[0], terms)
+        sums = []
+        for number in range(1, 5):
+            with suppress(Refused):
+                sums.append(member.begin(number, b"model"))
+        assert len(sums) == taken
+    assert plan.epsilon(2000) > 60 * plan.epsilon()

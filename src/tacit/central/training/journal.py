@@ -63,6 +63,8 @@ class Resumption:
     parent: int
     branch: int
     step: int
+    drawn: int
+    """The last gradient of the newest branch that was drawn."""
     lost: int
     """Gradients that were drawn since, and are not on the path any more."""
     again: bool
@@ -158,16 +160,21 @@ class Journal:
         shared = _shared(starts, (branch, step), (newest, known[3]))
         earlier = tuple((lost, bool(charged)) for *_, lost, charged in sorted(rows) if lost)
         return Resumption(
-            known[0], str(state["checkpoint"]), branch, newest + 1, step, known[3] - shared,
-            bool(resumed), earlier,
+            known[0], str(state["checkpoint"]), branch, newest + 1, step, known[3],
+            known[3] - shared, bool(resumed), earlier,
         )  # fmt: skip
 
     def resume(self, found: Resumption, charged: bool) -> None:
-        """Start the branch of a resume, unless somebody else was faster."""
+        """Start the branch of a resume, unless the training has gone on since it was looked at."""
         with self._writing() as db:
             (newest,) = db.execute("SELECT max(number) FROM branches").fetchone()
             if newest + 1 != found.branch:
                 self._refuse_second()
+            if db.execute("SELECT drawn FROM training").fetchone() != (found.drawn,):
+                raise errors.TacitError(
+                    f"TrainingLoop: journal {str(self.path)!r} must have one process, got another, "
+                    "which still draws. Stop it, and resume again."
+                )
             row = (found.branch, found.parent, found.step, found.lost, charged)
             db.execute("INSERT INTO branches VALUES (?, ?, ?, ?, ?)", row)
             db.execute("UPDATE training SET drawn = ?", (found.step,))

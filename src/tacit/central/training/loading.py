@@ -51,7 +51,8 @@ _WORDS = 3  # of 64 bits: one for each generator
 
 ASSUMED = (
     "What the data set gives for a record depends on that record and the random draws made for it, "
-    "and not on other records.",
+    "and not on other records. Its code changes no setting of its process, such as torch's default "
+    "type or device.",
 )
 
 Fetched = tuple[tuple[Tensor, ...], Tensor]
@@ -181,13 +182,20 @@ class _Fetch(Dataset[Any]):
         _draw_from(words)
         given = self._data_set[place]
         parts = given if isinstance(given, tuple | list) else (given,)
-        made = tuple(
-            torch.as_tensor(part).detach().to(device="cpu", dtype=like.dtype)
-            for part, like in zip(parts, self._example, strict=True)
-        )
-        if any(one.shape != like.shape for one, like in zip(made, self._example, strict=True)):
-            raise ValueError  # within the silence: this record is a blank
-        return tuple(one.clone() for one in made)
+        return tuple(_plain(part, like) for part, like in zip(parts, self._example, strict=True))
+
+
+def _plain(given: Any, like: Tensor) -> Tensor:
+    """Copy what was given into a tensor of the declared shape and type.
+
+    So no layout (sparse, for instance) and no subclass can raise where the record is used.
+    """
+    given = torch.as_tensor(given).detach()
+    if given.shape != like.shape:
+        raise ValueError  # within the silence: this record is a blank
+    made = torch.empty_like(like)
+    made.copy_(given)  # what a subclass returns here is not used
+    return made
 
 
 class _Stack:

@@ -16,7 +16,7 @@ Resuming. Let L gradients be lost (`journal`). If nothing of them was shown, wha
 function of T gradients on one path. Otherwise L more were released. How many is decided by whoever
 resumes, perhaps by what they saw. A composition that is fixed beforehand does not cover that, but
 sums of (ε, δ) do [RRUV16]_: the loop then states the sum of what each part costs by itself, with a
-δ for each.
+δ for each. What L steps cost that somebody watched is the theorem of `resuming`.
 
 References
 ----------
@@ -257,6 +257,7 @@ class TrainingLoop:
             errors.refuse(where, "rng", "a secret stream", type(self._stream).__name__, remedy)
         if not isinstance(shown, bool):
             errors.refuse(where, "shown", "True or False", shown)
+        self._must_agree()
         resuming = Resuming(self._journal, self._payment, self._event_of)
         said = decided(where, self._ranks, lambda: resuming.resume(state, shown))
         self._step, self._lost = said[0], Lost.of(said[1:])
@@ -296,6 +297,7 @@ class TrainingLoop:
 
     def _begin(self) -> None:
         """Charge the whole training before any record is read."""
+        self._must_agree()
 
         def first() -> list[int]:
             if self._journal is None:
@@ -313,6 +315,14 @@ class TrainingLoop:
 
         decided(self._where, self._ranks, first)
         self._start()
+
+    def _must_agree(self) -> None:
+        """Refuse processes that would add other noise, or draw it from a seed."""
+        gradients, delta = self._gradients, self._payment.delta
+        event = canonical.text(to_plain(self._event_of(self.steps)))
+        setting = f"{event} {gradients.plan} {delta} {self._stream.secure}"
+        device = gradients.clipper.trained[0].device
+        ranks.must_agree(self._where, self._ranks, setting, device)
 
     def _start(self) -> None:
         gradients, plan = self._gradients, self._gradients.plan

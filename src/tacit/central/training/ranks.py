@@ -23,6 +23,7 @@ them.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -91,6 +92,23 @@ def together(
             ranks.send(part, source)
     dropped, signs = counts.tolist()
     return whole, Tally(dropped, signs)
+
+
+def must_agree(where: str, ranks: Ranks | None, setting: str, device: torch.device) -> None:
+    """Refuse, in all processes, settings that differ from those of the first.
+
+    Every process adds the noise of its own settings to its slice, and the first states what ran.
+    """
+    if ranks is None:
+        return
+    own = torch.tensor(list(hashlib.sha256(setting.encode()).digest()), device=device)
+    first = own.clone()
+    ranks.send(first, 0)
+    others = torch.tensor([int(not torch.equal(own, first))], device=device)
+    ranks.add(others)
+    if int(others):
+        remedy = "Make the same call in all of them."
+        errors.refuse(where, "settings", "the same in all processes", "others", remedy)
 
 
 def of_first(ranks: Ranks, number: float, device: torch.device) -> float:

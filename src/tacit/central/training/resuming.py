@@ -1,15 +1,25 @@
-"""What it costs to resume a training, and who pays."""
+r"""What it costs to resume a training, and who pays.
+
+Theorem. Somebody watches the results of a mechanism that could go on for T steps, and decides after
+which step L it ends. If L were fixed beforehand, let it be :math:`(\varepsilon_L, \delta/T)`-DP.
+Then :math:`\varepsilon_L` may be stated afterwards, at δ: for every set S of results, with
+:math:`S_L` those of L steps, :math:`P(S) \le \sum_L e^{\varepsilon_L} Q(S_L) + \delta`.
+
+Proof. :math:`S_L` is a set of results of the first L steps, so :math:`P(S_L) \le e^{\varepsilon_L}
+Q(S_L) + \delta/T`; add up over T values of L. (With ε at δ itself this would be wrong: who stops
+when results say most exceeds δ severalfold, `test_resuming`.) ∎
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tacit.central.training.journal import Journal
 from tacit.privacy import canonical, events
 from tacit.privacy.accounting.derivation import guarantee_of
-from tacit.privacy.accounting.ledger import Ledger, LedgerLike, pay
+from tacit.privacy.accounting.ledger import LedgerLike, pay
 from tacit.privacy.plain import to_plain
 
 EventOf = Callable[..., events.Event]
@@ -30,14 +40,8 @@ class Payment:
         pay(self.where, self.ledger, self.account, event, key=key, delta=self.delta)
 
     def pay_once(self, event: events.Event, key: str) -> None:
-        """Charge an event, unless a resume that was killed before it drew anything has."""
-        if self.ledger is None or self.account is None:
-            return
-        if isinstance(self.ledger, Ledger):
-            self.ledger.charge(self.account, event, key=key, delta=self.delta)
-            return
-        with Ledger(self.ledger) as ledger:
-            ledger.charge(self.account, event, key=key, delta=self.delta)
+        """Charge an event, unless it was charged under this key before."""
+        pay(self.where, self.ledger, self.account, event, key=key, delta=self.delta, again=True)
 
 
 @dataclass(frozen=True)
@@ -60,8 +64,8 @@ class Lost:
         event = event_of(steps)
         if not self.charged:
             return event
-        parts = [event, *(event_of(count, alone=True) for count in self.charged)]
-        return events.Composed(tuple(events.Declared(guarantee_of(one, delta)) for one in parts))
+        parts = [watched(event_of, count, steps, delta) for count in self.charged]
+        return events.Composed((events.Declared(guarantee_of(event, delta)), *parts))
 
     def assumptions(self) -> tuple[str, ...]:
         """List what the guarantee rests on since training was resumed."""
@@ -79,6 +83,12 @@ class Lost:
         return tuple(said)
 
 
+def watched(event_of: EventOf, count: int, steps: int, delta: float) -> events.Event:
+    """Return what so many steps cost, of at most `steps`, if whoever saw them decided how many."""
+    stated = guarantee_of(event_of(count, alone=True), delta / steps)
+    return events.Declared(replace(stated, delta=delta))  # type: ignore[call-arg]
+
+
 @dataclass(frozen=True)
 class Resuming:
     """A training that resumes, with its journal and its account."""
@@ -92,12 +102,14 @@ class Resuming:
 
         Returns the step to go on from, the number of unseen steps, and those that were charged.
         """
-        event = canonical.text(to_plain(self.event_of(self.journal.steps)))
-        found = self.journal.look(state, event, self.payment.account)
+        steps, payment = self.journal.steps, self.payment
+        event = self.event_of(steps)
+        found = self.journal.look(state, canonical.text(to_plain(event)), payment.account)
+        payment.pay_once(event, f"training {found.id}")  # a ledger that has not paid for it, pays
         charged = found.lost > 0 and (shown or found.again)
         if charged:
             key = f"training {found.id}: {found.lost} steps lost before resume {found.branch}"
-            self.payment.pay_once(self.event_of(found.lost, alone=True), key)
+            payment.pay_once(watched(self.event_of, found.lost, steps, payment.delta), key)
         self.journal.resume(found, charged)
         every = (*found.earlier, (found.lost, charged))
         unseen = sum(lost for lost, paid in every if not paid)

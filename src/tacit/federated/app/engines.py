@@ -140,7 +140,7 @@ def memberships(privacy: SecureClientPrivacy) -> tuple[Roster, list[Membership]]
     plan = privacy.plan
     identities = [new_identity() for _ in range(plan.clients)]
     keys = Roster(tuple(key.public_key() for key in identities))
-    terms = Terms(plan.corrupt, plan.honest)
+    terms = Terms(plan.corrupt, plan.honest, plan.sums)
     return keys, [
         Membership(privacy.setting, keys, number, key, terms)
         for number, key in enumerate(identities)

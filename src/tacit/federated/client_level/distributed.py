@@ -159,7 +159,8 @@ class SecureClientPrivacy(Coordinator):
         """Create every client's long-term key, and let it join with the terms of the plan."""
         keys = [new_identity() for _ in range(self.plan.clients)]
         roster = Roster(tuple(key.public_key() for key in keys))
-        terms, setup = Terms(self.plan.corrupt, self.plan.honest), self.plan.setup()
+        plan, setup = self.plan, self.plan.setup()
+        terms = Terms(plan.corrupt, plan.honest, plan.sums)
         return [Participant(setup, roster, self.name, k, key, terms) for k, key in enumerate(keys)]
 
     def choose(self, number: int, clients: int) -> list[int]:

@@ -12,6 +12,8 @@ with H the honest clients in U, up to what the masks hide computationally. That 
 `events.SummedDiscreteGaussian` with h parties. Those who only see results know no client's noise:
 for them there are n − l parties.
 
+Honest clients take part in T·R sums at most, whatever the server asks for (`secure.participant`).
+
 Theorem. T rounds of R such sums are (ε, δ)-DP for clients under zero-out neighbours, with the
 guarantee of T·R of these events: a blanked client keeps its place, takes part, and adds noise to a
 vector of zeros.

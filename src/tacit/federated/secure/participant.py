@@ -20,12 +20,18 @@ class Terms:
         Number of clients who may side with the server; a setup must allow for as many.
     honest : int
         Fewest survivors besides these, the client itself included.
+    sums : int, optional
+        Most sums of a run. Noise is calibrated to a number of them: without a limit of its own, a
+        client would take part as often as the server asks.
     """
 
     corrupt: int = 1
     honest: int = 2
+    sums: int | None = None
 
     def __post_init__(self) -> None:
+        if self.sums is not None:
+            errors.whole("secure sum", "sums", self.sums, least=1)
         errors.whole("secure sum", "corrupt", self.corrupt, least=0)
         errors.whole("secure sum", "honest", self.honest, least=2)
 
@@ -66,6 +72,7 @@ class Participant:
         seen: int = 0,
     ) -> None:
         terms.admit(setup)
+        self.terms = terms
         self.setup, self.roster, self.run, self.number = setup, roster, run, number
         self.seen = errors.whole("secure sum", "seen", seen, least=0)
         self._identity = identity
@@ -76,8 +83,11 @@ class Participant:
         Raises
         ------
         Refused
-            For a round that is not later than all before: its vector was sent already.
+            For a round that is not later than all before: its vector was sent already. And for one
+            beyond the terms.
         """
+        if self.terms.sums is not None and number > self.terms.sums:
+            raise Refused(f"secure sum: a round must be one of {self.terms.sums}, got {number}.")
         if number <= self.seen:
             raise Refused(f"secure sum: a round must come after round {self.seen}, got {number}.")
         session = Session(self.setup, self.roster, self.run, number, about)

@@ -292,8 +292,12 @@ def pay(
     *,
     key: str | None = None,
     delta: float | None = None,
+    again: bool = False,
 ) -> None:
     """Charge an account before something is drawn, if a ledger, or the path of one, is given.
+
+    With `again` a key that was charged before is accepted, and not charged a second time: for
+    callers who know by themselves that nothing is drawn twice.
 
     Raises
     ------
@@ -313,11 +317,11 @@ def pay(
             remedy = "Open an account in it first."
             errors.refuse(where, "ledger", "an existing file", str(ledger), remedy)
         with Ledger(ledger) as opened:
-            return pay(where, opened, account, event, key=key, delta=delta)
+            return pay(where, opened, account, event, key=key, delta=delta, again=again)
     if not isinstance(ledger, Ledger):
         remedy = "Open it with Ledger(path)."
         errors.refuse(where, "ledger", "a Ledger or its path", type(ledger).__name__, remedy)
-    if ledger.charge(account, event, key=key, delta=delta).repeated:
+    if ledger.charge(account, event, key=key, delta=delta).repeated and not again:
         # A key is for sending the same bytes again; here everything would be drawn again.
         raise errors.LedgerError(
             f"{where}: key must be new, got {key!r}. It was charged before, and what it paid for "
