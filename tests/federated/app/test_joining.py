@@ -202,7 +202,12 @@ def answer(job: Job, tmp_path: Path, **config: str) -> Message:
         (None, {"require": "client"}, "client: a job must have a guarantee for clients here."),
         (RECORD, {"require": "client"}, "client: a job must have a guarantee for clients here."),
         (None, {"ledger": "b.db", "account": "a"}, "client: a job must be one that its ledger"),
-        (RECORD, {}, "client: a node must have a ledger for a job with a guarantee for records."),
+        (
+            RECORD,
+            {},
+            "client: a node must have a ledger for a job of secure sums, or with a guarantee "
+            "for records.",
+        ),
     ],
 )
 def test_a_node_refuses_jobs_that_are_not_on_its_terms(

@@ -99,12 +99,15 @@ def test_the_server_needs_the_key_of_every_client(tmp_path: Path) -> None:
 
 def test_owners_refuse_what_is_not_secure() -> None:
     plain = job(secure=False)
-    nodes.admit(job(), Terms("secure"))
-    nodes.admit(job(), Terms("client"))
+    paying = Path("ledger"), "clients"
+    nodes.admit(job(), Terms("secure", *paying))
+    for terms in (Terms(), Terms("client"), Terms("secure")):
+        with pytest.raises(errors.InvalidData, match="must have a ledger for a job of secure sums"):
+            nodes.admit(job(), terms)
     with pytest.raises(errors.InvalidData, match="must be one of secure sums here"):
-        nodes.admit(plain, Terms("secure"))
+        nodes.admit(plain, Terms("secure", *paying))
     with pytest.raises(errors.InvalidData, match="guarantee for records here"):
-        nodes.admit(job(), Terms("record"))
+        nodes.admit(job(), Terms("record", *paying))
 
 
 def test_a_node_pays_from_its_own_ledger_once(tmp_path: Path) -> None:

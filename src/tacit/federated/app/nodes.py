@@ -155,9 +155,11 @@ def admit(job: Job, terms: Terms) -> None:
             "client: a job must be one that its ledger can charge, with a guarantee for records "
             "or secure sums."
         )
-    if terms.ledger is None and job.unit == "record":
+    # Without one, whoever starts jobs could ask this node for as many runs as they like.
+    if terms.ledger is None and (job.unit == "record" or job.secure):
         raise errors.InvalidData(
-            "client: a node must have a ledger for a job with a guarantee for records."
+            "client: a node must have a ledger for a job of secure sums, or with a guarantee for "
+            "records."
         )
 
 
