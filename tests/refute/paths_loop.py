@@ -11,6 +11,7 @@ from torch.utils.data import Dataset
 
 from tacit.central.training import TrainingLoop
 from tacit.privacy import events
+from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.accounting.ledger import Ledger
 from tacit.privacy.guarantees import ApproxDP
 
@@ -101,7 +102,7 @@ class Secret(Coins):
 
 def resumed(name: str, make: Any) -> Path:
     """Killed after its end, and resumed from its first step: everything is shown and charged."""
-    settings = {"epsilon": 1.0, "delta": 1e-5, "batch_size": 41, "steps": 3}
+    settings: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "batch_size": 41, "steps": 3}
 
     def run(data: Columns, coins: Coins) -> Outcome:
         rows, labels = torch.tensor(data[0], dtype=torch.float32), torch.tensor(data[1])
@@ -123,8 +124,16 @@ def resumed(name: str, make: Any) -> Path:
             module, loop = started(1)
             loop.load_state_dict(state, shown=True)
             shown.append(own_loop(loop, module).released)
-            charged = tuple(one.event for one in ledger.show("rows").charges)
-        return Outcome((shown, state["clip_norm"]), events.Composed(charged))
+            paid, *again = (one.event for one in ledger.show("rows").charges)
+        # A charge for lost steps declares what they cost. The noise behind it is compared, if the
+        # declared guarantee covers it.
+        lost = [loop._event_of(count, alone=True) for count in loop._lost.charged]
+        covered = [
+            event
+            for charge, event in zip(again, lost, strict=False)
+            if charge.guarantee.epsilon >= guarantee_of(event, settings["delta"]).epsilon
+        ]
+        return Outcome((shown, state["clip_norm"]), events.Composed((paid, *covered)))
 
     return _like(name, make, run)
 

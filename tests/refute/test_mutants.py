@@ -390,11 +390,11 @@ def test_updates_that_are_clipped_before_they_are_rounded_alone(monkeypatch: Any
 
 def test_clients_that_are_silent_where_their_model_fails(monkeypatch: Any) -> None:
     """A client that raised sends nothing, not even noise: the server hears it."""
-    from tacit.federated.client_level import distributed
+    from tacit.federated.client_level import shares
 
-    shared = distributed.SharePlan.share
+    shared = shares.SharePlan.share
     monkeypatch.setattr(
-        distributed.SharePlan,
+        shares.SharePlan,
         "share",
         lambda self, encoded, rng: shared(self, encoded, rng) if encoded.any() else encoded,
     )

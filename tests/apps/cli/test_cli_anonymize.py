@@ -347,7 +347,7 @@ def test_labels_that_cannot_be(refuse: Any, tmp_path: Path) -> None:
             "label 'hand' must be without missing values",
         ),
         ("hand", ["left"] * 120, "hand label must take at least two values, got one"),
-        ("hand", [f"h{i}" for i in range(120)], "'hand' must be among the rows to fit on"),
+        ("hand", [f"h{i}" for i in range(120)], "column 'hand' must be of 1 to 60 categories"),
     ]
     for name, values, message in bad:
         pq.write_table(changed(rows, name, values), path)
