@@ -413,22 +413,6 @@ def must_agree(clients: Sequence[object], config: Config) -> None:
         errors.refuse("run", "config", "that of the silos", "another", remedy)
 
 
-def personal_accuracy(
-    algorithm: Algorithm, model: Model, outcome: RunResult, tests: Sequence[Data]
-) -> float:
-    """Average over clients the accuracy of each one's own model on its own test rows.
-
-    A client without its own model uses the global model.
-    """
-    accuracies = []
-    for client, test in enumerate(tests):
-        state = outcome.states.get(client, {})
-        own = outcome.model if algorithm.personal is None else state.get(algorithm.personal)
-        weights = outcome.model if own is None else own
-        accuracies.append(copy.deepcopy(model).evaluate(weights, test.rows, test.labels).accuracy)
-    return float(np.mean(accuracies))
-
-
 class _Loop:
     """A loop over clients, one after the other."""
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.federated import rounds
+from tacit.federated import personal, rounds
 from tacit.federated.algorithms.registry import algorithm
 from tacit.federated.config import Pruning
 from tacit.federated.model import Data
@@ -60,7 +60,7 @@ def test_a_pruned_model_of_ones_own(kind: str, digits: Digits) -> None:
     left = {"unstructured": 1 - 0.4 * 2368 / 2410, "structured": 1 - 12 * 65 / 2410}[kind]
     assert ups == sorted(ups, reverse=True)
     assert ups[-1] - masks == pytest.approx(left * 10 * 2410 * 4, rel=0.03)
-    own = rounds.personal_accuracy(chosen, setting.model, found, own_tests(setting))
+    own = personal.accuracy(chosen, setting.model, found, own_tests(setting))
     everybodys = setting.model.evaluate(found.model, *vars(setting.test).values()).accuracy
     assert own > 0.7 > everybodys + 0.15
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.federated import rounds
+from tacit.federated import personal, rounds
 from tacit.federated.algorithms import client_updates as local
 from tacit.federated.algorithms import server_updates as aggregation
 from tacit.federated.algorithms.client_updates import Global, State
@@ -182,7 +182,7 @@ def test_subfedavg_prunes_and_is_not_fedavg(epochs: int, digits: Any) -> None:
     assert max(shares) <= 0.5
     assert [one.bytes_up for one in pruned.history] != [one.bytes_up for one in plain.history]
     assert not np.allclose(pruned.model, plain.model, atol=1e-3)
-    assert rounds.personal_accuracy(algorithm("subfedavg"), model, pruned, held) > 0.9
+    assert personal.accuracy(algorithm("subfedavg"), model, pruned, held) > 0.9
 
 
 def test_intersection_by_hand() -> None:

@@ -26,7 +26,7 @@ import numpy as np
 from tacit.data import datasets
 from tacit.data.datasets.base import Dataset, Integers
 from tacit.data.schema import ArraySchema
-from tacit.federated import rounds
+from tacit.federated import personal, rounds
 from tacit.federated.algorithms.registry import ALGORITHMS as KNOWN
 from tacit.federated.config import Config
 from tacit.federated.model import Data, Model
@@ -183,7 +183,7 @@ class Federated:
                 test=test,
             ),
         )
-        own = rounds.personal_accuracy(chosen, model, outcome, shared.own_tests)
+        own = personal.accuracy(chosen, model, outcome, shared.own_tests)
         return outcome.history, own
 
     def _federation(self, split: str, trial: int) -> tuple[ClientSplit, Data]:

@@ -99,7 +99,7 @@ class Loading:
     def steps(
         self, plan: Schedule, stream: Randomness, size: int, count: int
     ) -> Iterator[Iterator[tuple[Tensor, ...]]]:
-        """Yield the blocks of so many steps, `size` slots each; the last tensor is who is there.
+        """Yield the blocks of `count` steps, `size` slots each; the last tensor is who is there.
 
         All blocks of a step must be taken before the next one.
         """

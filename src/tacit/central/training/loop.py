@@ -284,7 +284,7 @@ class TrainingLoop:
         self._guarantee = guarantee_of(self._event, None if self._lost.charged else delta)
 
     def _event_of(self, steps: int, alone: bool = False) -> events.Event:
-        """Return the event of so many steps, with what ran beside them unless `alone`."""
+        """Return the event of this many steps, with what ran beside them unless `alone`."""
         setting = self._setting._replace(plan=replace(self._setting.plan, steps=steps))
         event = self._kind.prepared(setting, self._unit).event
         if self._beside is None or alone:

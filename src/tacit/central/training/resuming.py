@@ -23,7 +23,7 @@ from tacit.privacy.accounting.ledger import LedgerLike, pay
 from tacit.privacy.plain import to_plain
 
 EventOf = Callable[..., events.Event]
-"""The event of so many steps; with `alone=True`, without what ran beside them."""
+"""The event of a number of steps; with `alone=True`, without what ran beside them."""
 
 
 @dataclass(frozen=True)
