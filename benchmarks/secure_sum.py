@@ -3,9 +3,9 @@
     python benchmarks/secure_sum.py [--size 1000000] [--neighbours 100] [--clients 1000]
         [--lost 0.1] [--workers 2]
 
-One client with all its messages, among so many neighbours: keys, shares, masked vector, signature,
-unmasking. The encoding of its update and its noise are measured apart. And all steps of the server
-for so many clients, of whom a tenth is lost after they shared their keys: signatures are verified,
+One client with all its messages to its neighbours: keys, shares, masked vector, signature,
+unmasking. The encoding of its update and its noise are measured apart. And all steps of the server,
+where a tenth of the clients is lost after they shared their keys: signatures are verified,
 masked vectors added, secrets restored, and the masks of every survivor and of every pair with a
 lost client taken away, for the degree of the graph at 5 % corrupt clients. The clients of the
 server's sum are played: the benchmark draws their secrets and writes their messages, with vectors

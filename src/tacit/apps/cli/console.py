@@ -68,7 +68,7 @@ def print_json(values: dict[str, Any]) -> None:
 
 
 def in_digits(number: float, digits: int = 3) -> str:
-    """Write a number in so many digits, and one of up to a million without an exponent.
+    """Write a number in the given number of digits, and one of up to a million without an exponent.
 
     Examples
     --------

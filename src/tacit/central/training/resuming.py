@@ -84,7 +84,7 @@ class Lost:
 
 
 def watched(event_of: EventOf, count: int, steps: int, delta: float) -> events.Event:
-    """Return what so many steps cost, of at most `steps`, if whoever saw them decided how many."""
+    """Return what `count` steps cost, of at most `steps`, if whoever saw them chose the count."""
     stated = guarantee_of(event_of(count, alone=True), delta / steps)
     return events.Declared(replace(stated, delta=delta))  # type: ignore[call-arg]
 

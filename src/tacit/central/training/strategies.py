@@ -37,7 +37,7 @@ from tacit.privacy.accounting.participation import Banded
 Reals = npt.NDArray[np.float64]
 
 _MOST_STEPS = 1 << 14
-"""Longer trainings get the coefficients of so many steps, or of a period: 1 to 2 % more error."""
+"""Longer trainings get the coefficients of this many steps, or of a period: 1 to 2 % more error."""
 
 
 def strategy(steps: int, period: int, bands: int, momentum: float = 0.0) -> Banded:

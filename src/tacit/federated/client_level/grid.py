@@ -65,7 +65,7 @@ class Grid:
 
     @classmethod
     def of(cls, size: int, least: float) -> Grid:
-        """Return the grid with at least so many steps in a clip norm, and fine enough to round."""
+        """Return the grid with at least `least` steps in a clip norm, and fine enough to round."""
         fine = _FINENESS * math.sqrt(Rotation(size).padded)
         steps = 2 ** math.ceil(math.log2(max(fine, least, 64)))
         errors.whole("Grid", "steps in a clip norm", steps, least=1, most=LARGEST_RADIUS // 2)

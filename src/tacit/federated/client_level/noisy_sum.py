@@ -133,6 +133,6 @@ class NoisySum:
         return plan.share(plan.grid.encode(given, self._norm, self._signs, rng), rng)
 
     def mean(self, total: npt.NDArray[np.int64], survivors: int) -> Vector:
-        """Return the mean update that a sum over so many survivors stands for."""
+        """Return the mean update that a sum over this many survivors stands for."""
         summed: Vector = self.setting.plan.grid.decode(total, self._norm, self._signs)
         return summed / survivors
